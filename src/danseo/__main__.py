@@ -1,0 +1,5 @@
+"""python -m danseo."""
+
+from danseo.cli import main
+
+main()

@@ -1,0 +1,84 @@
+"""What is in the data: labels, lengths, duplicates, unusual characters, and what matters to one task alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from danseo.eda.characters import character_table
+from danseo.eda.counting import percent
+from danseo.eda.dialogues import WOS
+from danseo.eda.duplicates import duplicate_tables
+from danseo.eda.entities import NER
+from danseo.eda.labels import label_panel, label_table, source_table
+from danseo.eda.lengths import length_panel, length_table
+from danseo.eda.panels import Panel
+from danseo.eda.parses import DP
+from danseo.eda.questions import MRC
+from danseo.eda.relations import RE
+from danseo.eda.sentences import NLI, STS, YNAT
+from danseo.eda.view import Splits, View
+from danseo.errors import DanseoError
+from danseo.records import Example
+from danseo.tables import Table
+from danseo.tasks.task import Task
+
+__all__ = ["Description", "describe"]
+
+VIEWS: Mapping[str, View] = {
+    "ynat": YNAT, "sts": STS, "nli": NLI, "ner": NER, "re": RE, "dp": DP, "mrc": MRC, "wos": WOS
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Description:
+    """What there is to know about the files of a task, as tables, and as panels of a plot."""
+
+    task: str
+    title: str
+    """The task in words, with the rows of each split."""
+    rows: Mapping[str, int]
+    tables: tuple[Table, ...]
+    panels: tuple[Panel, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The description for JSON, without the panels."""
+        return {"task": self.task, "rows": dict(self.rows), "tables": [table.as_dict() for table in self.tables]}
+
+
+def describe(task: Task, splits: Mapping[str, Sequence[Example]]) -> Description:
+    """Describe the splits of a task; with two of them, also how the second differs from the first."""
+    if not splits or not all(splits.values()):
+        raise DanseoError(f"no examples of {task.name} to describe; `danseo data check` shows what is missing")
+    ordered = dict(sorted(splits.items(), key=lambda item: item[0] != "train"))
+    view = VIEWS[task.name]
+    rows = {split: task.rows(examples) for split, examples in ordered.items()}
+    tables = (
+        rows_table(task, ordered),
+        label_table(task, view, ordered),
+        *([by_source] if (by_source := source_table(view, ordered)) else []),
+        length_table(view, ordered),
+        *view.tables(ordered),
+        *duplicate_tables(view, ordered),
+        character_table(view, ordered),
+    )
+    panels = (label_panel(view, ordered), length_panel(view, ordered), view.panel(ordered))
+    return Description(task.name, _title(task, rows), rows, tables, tuple(panel for panel in panels if panel))
+
+
+def rows_table(task: Task, splits: Splits) -> Table:
+    """How much of the official files is here."""
+    rows: list[tuple[object, ...]] = []
+    for split, examples in splits.items():
+        here, official = task.rows(examples), task.official_rows.get(split)
+        rows.append((split, here, official, percent(here, official or 0), len(examples)))
+    note = "Rows are dialogues; an example is a user turn with what was said before." if task.kind == "track" else ""
+    return Table(f"{task.short}: {task.title}", ("split", "rows", "official", "here %", "examples"), rows, note)
+
+
+def _title(task: Task, rows: Mapping[str, int]) -> str:
+    unit = "dialogues" if task.kind == "track" else "rows"
+    sizes = [
+        f"{split} {here:,}" + (f" of {official:,}" if (official := task.official_rows.get(split, here)) != here else "")
+        for split, here in rows.items()
+    ]
+    return f"KLUE-{task.short}, {task.title}: {', '.join(sizes)} {unit}"

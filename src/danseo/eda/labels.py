@@ -1,0 +1,124 @@
+"""Which labels there are, how the splits differ in them, and how the sources do."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from danseo.eda.counting import distribution_table, label_names, percent
+from danseo.eda.panels import Bars, Dots, Heat
+from danseo.eda.view import Splits, View
+from danseo.tables import Table
+from danseo.tasks.task import Task
+
+_AS_COLUMNS = 10
+_SOURCE_IN_GUID = re.compile(r"_\d+[-_]([^\W\d].*)$")  # klue-ner-v1_dev_00000-wikitree
+
+
+def source_of(example: Any) -> str | None:
+    """Where the text comes from: as the file says it, or as the end of the guid does (ner, dp)."""
+    source: str | None = getattr(example, "source", None)
+    if source is None and (match := _SOURCE_IN_GUID.search(example.guid)):
+        source = match[1]
+    return source
+
+
+def count_labels(view: View, examples: Sequence[Any]) -> Counter[str]:
+    return Counter(name for example in examples for name in view.labels(example))
+
+
+def label_table(task: Task, view: View, splits: Splits) -> Table:
+    """Labels per split, with the shift between them."""
+    counts = {split: count_labels(view, examples) for split, examples in splits.items()}
+    independent = view.unit == "row"  # the words of a sentence or the slots of a dialogue are no separate draws
+    table = distribution_table(
+        f"Labels: the {view.label} of each {view.unit}",
+        view.label,
+        counts,
+        order=view.label_order,
+        independent=independent,
+    )
+    known = task.labels if task.labels and set(task.labels) >= set(label_names(counts)) else ()
+    absent = [name for name in known if not any(counter[name] for counter in counts.values())]
+    note = f"{table.note} Never seen: {', '.join(absent)}.".strip() if absent else table.note
+    return Table(table.title, table.columns, table.rows, note)
+
+
+def source_table(view: View, splits: Splits) -> Table | None:
+    """The share of each label within each source; few labels are columns, many are rows."""
+    counts = {
+        (source, split): counter
+        for split, examples in splits.items()
+        for source, counter in _by_source(view, examples).items()
+    }
+    sources = dict.fromkeys(source for source, _ in counts)
+    if len(sources) < 2:
+        return None
+    ordered = {key: counts[key] for source in sources for split in splits if (key := (source, split)) in counts}
+    names = label_names({" ".join(key): counter for key, counter in ordered.items()}, view.label_order)
+    title = f"Labels by source: % of the {view.label}s of a source and split"
+    if len(names) <= _AS_COLUMNS:
+        columns = ("source", "split", "labels", *(f"{name} %" for name in names))
+        return Table(title, columns, _sources_as_rows(ordered, names))
+    rows: list[tuple[object, ...]] = [
+        (name, *(percent(counter[name], counter.total()) for counter in ordered.values())) for name in names
+    ]
+    sizes = ", ".join(f"{source} {split} {counter.total():,}" for (source, split), counter in ordered.items())
+    columns = (view.label, *(f"{source} {split} %" for source, split in ordered))
+    return Table(title, columns, rows, f"Labels: {sizes}.")
+
+
+def _sources_as_rows(counts: Mapping[tuple[str, str], Counter[str]], names: Sequence[str]) -> list[tuple[object, ...]]:
+    return [
+        (source, split, counter.total(), *(percent(counter[name], counter.total()) for name in names))
+        for (source, split), counter in counts.items()
+    ]
+
+
+def _by_source(view: View, examples: Sequence[Any]) -> dict[str, Counter[str]]:
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for example in examples:
+        if (source := source_of(example)) is not None:
+            groups[source].append(example)
+    ordered = sorted(groups, key=lambda source: (-len(groups[source]), source))
+    return {source: count_labels(view, groups[source]) for source in ordered}
+
+
+def label_panel(view: View, splits: Splits) -> Bars:
+    """The shares of the labels, the splits side by side."""
+    counts = {split: count_labels(view, examples) for split, examples in splits.items()}
+    names = label_names(counts, view.label_order)
+    series = {s: [percent(c[name], c.total()) or 0.0 for name in names] for s, c in counts.items()}
+    return Bars(f"{view.label}: share of each", names, series, "% of the labels")
+
+
+def source_panel(view: View, splits: Splits) -> Heat | None:
+    """Sources against labels, as the first split that has sources shows them."""
+    for split, examples in splits.items():
+        counts = _by_source(view, examples)
+        if len(counts) > 1:
+            names = label_names(counts, view.label_order)
+            values = [[percent(counter[name], counter.total()) or 0.0 for name in names] for counter in counts.values()]
+            return Heat(f"{view.label} by source, {split}", list(counts), names, values, "% within the source")
+    return None
+
+
+def ratio_panel(view: View, splits: Splits) -> Dots | None:
+    """How many times as common each label is in the second split, with the 95 % interval of the ratio."""
+    if len(splits) != 2:
+        return None
+    first, second = splits
+    before, after = (count_labels(view, examples) for examples in splits.values())
+    names = label_names({first: before, second: after}, view.label_order)
+    names = [name for name in names if before[name] and after[name]]
+    values = [_ratio_interval(before[name], before.total(), after[name], after.total()) for name in names]
+    title = f"prior shift: {view.label} in {second} against {first}"
+    return Dots(title, names, values, f"share in {second} / share in {first}, with 95 % interval") if names else None
+
+
+def _ratio_interval(a: int, n: int, b: int, m: int) -> tuple[float, float, float]:
+    """The ratio of two shares and its interval by the normal approximation of its logarithm."""
+    ratio = (b / m) / (a / n)
+    width = 1.96 * math.sqrt(max(1 / a - 1 / n + 1 / b - 1 / m, 0))
+    return ratio * math.exp(-width), ratio, ratio * math.exp(width)

@@ -1,0 +1,84 @@
+"""Scores of answer texts: exact match, and the overlap that KLUE calls ROUGE-W."""
+
+import re
+import string
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+from danseo.metrics.statistic import Counts, mean
+
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# The official pattern was to remove brackets and quotes, but its class closes early, so it needs all of this in a row.
+_MISTYPED = re.compile("['\"《》<>〈〉]\\(\\)‘’")
+_MEANT = str.maketrans("", "", "《》〈〉「」『』‘’“”")
+_HEURISTIC_FROM = 200  # difflib drops frequent characters as seeds in texts of this length
+
+Normalise = Callable[[str], str]
+
+
+@lru_cache(maxsize=65536)
+def normalise(text: str) -> str:
+    """The official form: lower case, no ASCII punctuation, single spaces; Korean brackets stay."""
+    return " ".join(_MISTYPED.sub("", text).lower().translate(_NO_PUNCTUATION).split())
+
+
+def normalise_brackets(text: str) -> str:
+    """The form the official code meant: Korean brackets and curly quotes go as well."""
+    return " ".join(normalise(text).translate(_MEANT).split())
+
+
+def longest_common_substring(a: str, b: str) -> int:
+    """The length of the longest stretch that both texts share."""
+    best = 0
+    for start in range(len(a)):
+        while start + best < len(a) and a[start : start + best + 1] in b:
+            best += 1
+    return best
+
+
+def official_common_substring(answer: str, gold: str) -> int:
+    """The same, but for a long gold whatever difflib finds, whose heuristic may miss the longest."""
+    if len(gold) < _HEURISTIC_FROM:
+        return longest_common_substring(answer, gold)
+    return SequenceMatcher(None, answer, gold).find_longest_match(0, len(answer), 0, len(gold)).size
+
+
+def overlap(answer: str, gold: str, common: Callable[[str, str], int] = official_common_substring) -> float:
+    """F1 of the longest common substring in characters, from 0 to 1; both texts are normalised already."""
+    if answer == gold:
+        return 1.0 if len(gold) < _HEURISTIC_FROM else _f1(common(answer, gold), answer, gold)
+    return _f1(common(answer, gold), answer, gold) if answer and gold else 0.0
+
+
+def _f1(length: int, answer: str, gold: str) -> float:
+    return 2 * length / (len(answer) + len(gold))
+
+
+def exact_match(
+    golds: Sequence[Sequence[str]], answers: Sequence[str], normalised: Normalise = normalise
+) -> Counts:
+    """Share of the answers that equal an accepted one; no accepted one means the empty text."""
+    return mean(
+        [
+            normalised(answer) in [normalised(text) for text in gold or ("",)]
+            for gold, answer in zip(golds, answers, strict=True)
+        ]
+    )
+
+
+def rouge_w(
+    golds: Sequence[Sequence[str]],
+    answers: Sequence[str],
+    common: Callable[[str, str], int] = official_common_substring,
+) -> Counts:
+    """Mean over questions of the best overlap with an accepted answer."""
+    return mean([best_overlap(gold, answer, common) for gold, answer in zip(golds, answers, strict=True)])
+
+
+def best_overlap(
+    gold: Sequence[str], answer: str, common: Callable[[str, str], int] = official_common_substring
+) -> float:
+    """The best overlap with any accepted answer."""
+    normal = normalise(answer)
+    return max(overlap(normal, normalise(text), common) for text in gold or ("",))

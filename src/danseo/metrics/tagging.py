@@ -1,0 +1,202 @@
+"""Scores of tag sequences: entities by strict IOB2, tags by unit, and the levels of older reports."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+
+import numpy as np
+
+from danseo.metrics.statistic import (
+    Array,
+    Counts,
+    Formula,
+    class_table,
+    macro_f1,
+    macro_f1_absent_is_right,
+    mean,
+    micro_f1,
+)
+
+Tags = Sequence[str]
+Span = tuple[int, int, str]
+
+
+@lru_cache
+def tag_index(types: tuple[str, ...]) -> dict[str, int]:
+    """O is 0, B- of the k-th type 2k+1 and I- 2k+2, so arithmetic tells type and position apart."""
+    pairs = ((f"{place}-{name}", 2 * k + shift) for k, name in enumerate(types) for place, shift in (("B", 1), ("I", 2)))
+    return {"O": 0, **dict(pairs)}
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Gold and answer tags of all sentences in one array each, with the sentence of every position."""
+
+    golds: Array
+    answers: Array
+    sentences: Array
+    n: int
+    types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, golds: Sequence[Tags], answers: Sequence[Tags], types: tuple[str, ...]) -> "Tagged":
+        lengths = [len(tags) for tags in golds]
+        if lengths != [len(tags) for tags in answers]:
+            raise ValueError("every answer needs as many tags as its gold")
+        index, total = tag_index(types), sum(lengths)
+        gold, answer = (
+            np.fromiter(map(index.__getitem__, chain.from_iterable(rows)), dtype=np.int16, count=total)
+            for rows in (golds, answers)
+        )
+        return cls(gold, answer, np.repeat(np.arange(len(lengths)), lengths), len(lengths), types)
+
+    def kept(self, mask: Array) -> "Tagged":
+        """The same sentences with only the marked positions."""
+        return Tagged(self.golds[mask], self.answers[mask], self.sentences[mask], self.n, self.types)
+
+    @cached_property
+    def starts_sentence(self) -> Array:
+        first = np.ones(len(self.sentences), dtype=bool)
+        first[1:] = self.sentences[1:] != self.sentences[:-1]
+        return first
+
+    @cached_property
+    def gold_spans(self) -> tuple[Array, Array, Array]:
+        return strict_spans(self.golds, self.starts_sentence)
+
+    @cached_property
+    def answer_spans(self) -> tuple[Array, Array, Array]:
+        return strict_spans(self.answers, self.starts_sentence)
+
+    @cached_property
+    def found(self) -> Array:
+        """Which gold entities were answered with the same borders and type."""
+        keys = [
+            (start * (len(self.golds) + 1) + end) * len(self.types) + type_
+            for start, end, type_ in (self.gold_spans, self.answer_spans)
+        ]
+        return np.isin(keys[0], keys[1], assume_unique=True)
+
+    @cached_property
+    def entity_table(self) -> Array:
+        """Per sentence and type: entities found, answered, in gold."""
+        return self._span_table(by_length=False)
+
+    @cached_property
+    def length_table(self) -> Array:
+        """The same, every entity weighted by its length."""
+        return self._span_table(by_length=True)
+
+    def _span_table(self, *, by_length: bool) -> Array:
+        table = np.zeros((self.n, len(self.types), 3))
+        sides = (self.gold_spans, self.found), (self.answer_spans, slice(None)), (self.gold_spans, slice(None))
+        for column, ((start, end, type_), chosen) in enumerate(sides):
+            weight = (end - start)[chosen] if by_length else 1
+            np.add.at(table[..., column], (self.sentences[start[chosen]], type_[chosen]), weight)
+        return table.reshape(self.n, -1)
+
+    @cached_property
+    def tag_table(self) -> Array:
+        return class_table(self.sentences, self.golds, self.answers, 2 * len(self.types) + 1, self.n)
+
+
+def strict_spans(tags: Array, starts_sentence: Array) -> tuple[Array, Array, Array]:
+    """Start, end and type of every entity: a B- and the I- of its type that follow; other I- belong to nothing."""
+    begins = tags % 2 == 1
+    types = (tags - 1) // 2
+    inside = (tags > 0) & ~begins
+    goes_on = np.zeros(len(tags), dtype=bool)
+    goes_on[1:] = inside[1:] & (tags[:-1] > 0) & (types[1:] == types[:-1]) & ~starts_sentence[1:]
+    breaks = np.append(np.flatnonzero(~goes_on), len(tags))
+    starts = np.flatnonzero(begins)
+    ends = breaks[np.searchsorted(breaks, starts, side="right")]
+    return starts, ends, types[starts]
+
+
+def entity_counts(tagged: Tagged, formula: Formula = macro_f1) -> Counts:
+    """F1 of entities with the same type and borders; macro over the types that occur, or pooled."""
+    return Counts(tagged.entity_table, formula)
+
+
+def entity_precision(tagged: Tagged) -> Counts:
+    """Share of the answered entities that are right."""
+    return Counts(tagged.entity_table, lambda sums: _ratio(sums, 1))
+
+
+def entity_recall(tagged: Tagged) -> Counts:
+    """Share of the gold entities that were found."""
+    return Counts(tagged.entity_table, lambda sums: _ratio(sums, 2))
+
+
+def _ratio(sums: Array, column: int) -> Array:
+    pooled = sums.reshape(*sums.shape[:-1], -1, 3).sum(axis=-2)
+    return 100 * pooled[..., 0] / pooled[..., column]
+
+
+def tag_macro_f1(tagged: Tagged, *, with_o: bool) -> Counts:
+    """Mean F1 over all tags, with or without O; a tag absent from both sides counts as right."""
+    return Counts(tagged.tag_table[:, 0 if with_o else 3 :], macro_f1_absent_is_right)
+
+
+def sentence_accuracy(tagged: Tagged) -> Counts:
+    """Share of the sentences whose entities are exactly the gold ones."""
+    hits, answered, gold = tagged.entity_table.reshape(tagged.n, -1, 3).sum(axis=1).T
+    return mean((hits == answered) & (hits == gold))
+
+
+def token_type_f1(tagged: Tagged) -> Counts:
+    """F1 over the units inside entities, right when the type is right; B- and I- are not told apart."""
+    gold, answer = (tagged.golds + 1) // 2, (tagged.answers + 1) // 2
+    table = class_table(tagged.sentences, gold, answer, len(tagged.types) + 1, tagged.n)
+    return Counts(table[:, 3:], micro_f1)
+
+
+def token_length_f1(tagged: Tagged) -> Counts:
+    """F1 over units where a unit is right only if its whole entity is: entities weighted by their length."""
+    return Counts(tagged.length_table, micro_f1)
+
+
+def entity_f1(golds: Sequence[Tags], answers: Sequence[Tags], types: tuple[str, ...]) -> float:
+    """Macro F1 of entities by strict IOB2, straight from lists of tags."""
+    return entity_counts(Tagged.of(golds, answers, types)).value()
+
+
+def spans_of(tags: Tags) -> Iterator[Span]:
+    """The entities of one sentence, by the strict rule: start, end and type."""
+    start, kind = -1, ""
+    for place, tag in enumerate([*tags, "O"]):
+        if start >= 0 and tag != f"I-{kind}":
+            yield start, place, kind
+            start = -1
+        if tag.startswith("B-"):
+            start, kind = place, tag[2:]
+
+
+def without_spaces(golds: Sequence[Tags], answers: Sequence[Tags], texts: Sequence[str], types: tuple[str, ...]) -> Tagged:
+    """The tags at the characters that are no spaces: what KLUE scores."""
+    characters = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.uint32)
+    return Tagged.of(golds, answers, types).kept(characters != ord(" "))
+
+
+def mend_leading_space(tags: Tags, text: str) -> list[str]:
+    """Move a B- that stands on a space to the character after it: an annotation slip that loses the entity."""
+    mended = list(tags)
+    for place, tag in enumerate(tags[:-1]):
+        if tag.startswith("B-") and text[place].isspace() and tags[place + 1] == f"I-{tag[2:]}":
+            mended[place : place + 2] = ["O", tag]
+    return mended
+
+
+def piece_tags(tags: Tags, offsets: Sequence[tuple[int, int]]) -> list[str]:
+    """The tag of each model piece: that of its first character; an empty piece, such as [CLS], is O."""
+    return [tags[start] if end > start else "O" for start, end in offsets]
+
+
+def padded_rows(lengths: Sequence[int], batch: int) -> list[int]:
+    """The sentences that an old evaluation kept: those shorter than the longest of their batch."""
+    kept: list[int] = []
+    for first in range(0, len(lengths), batch):
+        longest = max(lengths[first : first + batch])
+        kept += [row for row in range(first, min(first + batch, len(lengths))) if lengths[row] < longest]
+    return kept

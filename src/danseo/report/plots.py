@@ -1,0 +1,199 @@
+"""Plots that read well in Korean, in black and white, and with any kind of colour vision."""
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from danseo.eda import Description
+from danseo.eda.panels import Bars, Dots, Heat, Lines, Panel
+from danseo.errors import DanseoError
+from danseo.reading import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")  # Okabe and Ito's
+_DASHES = ("solid", (0, (4, 2)), (0, (1, 1.5)))
+_FORMATS = ("png", "svg", "pdf")
+_FONT_PACKAGE = "koreanize_matplotlib"
+_ROOM_FOR_NUMBERS = 12
+
+
+def korean_font() -> Path:
+    """The font file that koreanize-matplotlib ships; importing that package would change settings for everyone."""
+    spec = importlib.util.find_spec(_FONT_PACKAGE)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        path = Path(folder) / "fonts" / "NanumGothic.ttf"
+        if path.is_file():
+            return path
+    raise DanseoError("the Korean font for plots is missing; run: pip install koreanize-matplotlib")
+
+
+@contextmanager
+def use_korean_font() -> Iterator[None]:
+    """Within the block, matplotlib writes Korean; figures have to be saved within it, too."""
+    from matplotlib import rc_context
+    from matplotlib.font_manager import FontProperties, fontManager
+
+    path = korean_font()
+    name = FontProperties(fname=path).get_name()
+    if name not in fontManager.get_font_names():
+        fontManager.addfont(path)
+    settings = {
+        "font.family": [name, "DejaVu Sans"],
+        "font.size": 9,
+        "axes.titlesize": 10.5,
+        "axes.titlelocation": "left",
+        "axes.unicode_minus": False,  # NanumGothic has no U+2212
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.frameon": False,
+        "svg.hashsalt": "danseo",  # the same figure, the same file
+    }
+    with rc_context(settings):
+        yield
+
+
+@contextmanager
+def korean_figure(path: Path, width: float, height: float) -> Iterator["Figure"]:
+    """A figure of so many inches to draw on; it is written to path, whole or not at all, when the block ends well."""
+    from matplotlib.figure import Figure
+
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in _FORMATS:
+        raise DanseoError(f"{path}: a plot can be one of {', '.join(_FORMATS)}; end its name in one of these")
+    with use_korean_font():
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        buffer = BytesIO()
+        figure.savefig(buffer, format=suffix, dpi=150, metadata=dates.get(suffix))
+    write_atomically(path, buffer.getvalue())
+
+
+def plot_description(description: Description, path: Path) -> None:
+    """Draw a description: the labels on the left, the other panels below each other on the right."""
+    labels, *others = description.panels
+    height = max(_height(labels), sum(map(_height, others)))
+    with korean_figure(path, 13.5, height + 0.6) as figure:
+        figure.suptitle(description.title, fontsize=13, x=0.01, ha="left")
+        grid = figure.add_gridspec(len(others), 2, width_ratios=(5, 7), height_ratios=[_height(p) for p in others])
+        _draw(figure.add_subplot(grid[:, 0]), labels)
+        for row, panel in enumerate(others):
+            _draw(figure.add_subplot(grid[row, 1]), panel)
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr]
+
+
+def _height(panel: Panel) -> float:
+    """The inches that a panel needs."""
+    if isinstance(panel, Lines):
+        return 3.2
+    if isinstance(panel, Heat):
+        return 1.2 + 0.26 * len(panel.rows) + 0.075 * max(map(len, panel.columns))
+    return max(2.6, 1.0 + 0.24 * len(panel.names))
+
+
+def _draw(axes: "Axes", panel: Panel) -> None:
+    axes.set_title(panel.title)
+    if isinstance(panel, Bars):
+        _draw_bars(axes, panel)
+    elif isinstance(panel, Lines):
+        _draw_lines(axes, panel)
+    elif isinstance(panel, Heat):
+        _draw_heat(axes, panel)
+    else:
+        _draw_dots(axes, panel)
+
+
+def _draw_bars(axes: "Axes", panel: Bars) -> None:
+    places = range(len(panel.names))
+    thick = 0.8 if panel.stacked else 0.8 / len(panel.series)
+    ends = [0.0] * len(panel.names)
+    for number, (name, values) in enumerate(panel.series.items()):
+        shift = 0 if panel.stacked else (number - (len(panel.series) - 1) / 2) * thick
+        left = ends if panel.stacked else 0.0
+        axes.barh(
+            [p + shift for p in places], values, thick, left, label=name, color=COLOURS[number], edgecolor="white"
+        )
+        ends = [end + value for end, value in zip(ends, values, strict=True)]
+    _name_rows(axes, panel.names)
+    axes.set_xlabel(panel.x_label)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    if panel.stacked:
+        axes.set_xlim(0, 100)
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=len(panel.series), borderaxespad=0)
+    else:
+        axes.legend(loc="best")
+
+
+def _name_rows(axes: "Axes", names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top, and no margin around many
+    axes.tick_params(axis="y", length=0)
+
+
+def _draw_lines(axes: "Axes", panel: Lines) -> None:
+    subjects = list(dict.fromkeys(line.subject for line in panel.lines))
+    splits = list(dict.fromkeys(line.split for line in panel.lines))
+    for line in panel.lines:
+        several = len(subjects) > 1
+        colour = COLOURS[(subjects if several else splits).index(line.subject if several else line.split)]
+        name = f"{line.subject}, {line.split}" if several else line.split
+        xs, ys = zip(*line.points, strict=True) if line.points else ((), ())
+        dash = _DASHES[splits.index(line.split)]
+        axes.plot(xs, ys, color=colour, linestyle=dash, linewidth=1.8, label=name)
+    if panel.log_x:
+        from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.grid(alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0)
+
+
+def _draw_heat(axes: "Axes", panel: Heat) -> None:
+    from matplotlib.colors import PowerNorm
+
+    norm = PowerNorm(0.5, 0, 100)  # small shares matter, and would all look like none
+    image = axes.imshow(panel.values, aspect="auto", cmap="cividis_r", norm=norm)
+    axes.set_yticks(range(len(panel.rows)), panel.rows)
+    upright = max(map(len, panel.columns), default=0) * len(panel.columns) <= 80
+    axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=0 if upright else 90)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    for row, values in enumerate(panel.values):
+        for column, value in enumerate(values):
+            if value >= 0.5:
+                colour = "white" if value > 40 else "black"
+                size = 8 if len(panel.columns) <= _ROOM_FOR_NUMBERS else 6.5
+                axes.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=size)
+    assert axes.figure is not None
+    axes.figure.colorbar(image, ax=axes, label=panel.value_label, ticks=[0, 1, 5, 20, 50, 100], pad=0.01)
+
+
+def _draw_dots(axes: "Axes", panel: Dots) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    lows, values, highs = zip(*panel.values, strict=True)
+    places = range(len(panel.names))
+    errors = [
+        [v - low for v, low in zip(values, lows, strict=True)],
+        [h - v for v, h in zip(values, highs, strict=True)],
+    ]
+    axes.axvline(panel.neutral, color="0.5", linewidth=1)
+    axes.errorbar(values, list(places), xerr=errors, fmt="o", color=COLOURS[0], capsize=3)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    _name_rows(axes, panel.names)
+    axes.set_xlabel(panel.x_label)
+    axes.grid(axis="x", alpha=0.3)

@@ -1,0 +1,234 @@
+"""From files to sheets: what `danseo score` and `danseo compare` print, as tables and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from danseo.baselines import NAMES, baseline
+from danseo.comparing import Comparison, compare
+from danseo.details import details as detail_tables
+from danseo.errors import DanseoError
+from danseo.predictions import read_predictions
+from danseo.records import Prediction
+from danseo.scoring import Score, score
+from danseo.stats import as_json_number
+from danseo.tables import Table
+from danseo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class ScoreSheet:
+    """The scores of one prediction file, with the baselines on the same examples."""
+
+    task: Task
+    gold: Path
+    predictions: Path
+    examples: int
+    n: int
+    scores: list[Score]
+    baselines: dict[str, dict[str, float]]
+    details: list[Table] = field(default_factory=list)
+
+    @property
+    def is_partial(self) -> bool:
+        return self.n < self.examples
+
+    def tables(self) -> list[Table]:
+        rows: list[tuple[object, ...]] = [
+            (s.id, s.value, f"{s.low:.2f} – {s.high:.2f}" if s.low == s.low else None, s.n, *self._floors(s.id), s.note)
+            for s in self.scores
+        ]
+        columns = ("metric", "score", "95 % interval", "n", *NAMES, "note")
+        if not any(s.note for s in self.scores):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        note = f"PARTIAL: {self.n} of {self.examples} examples have predictions; not comparable with whole scores"
+        title = f"{self.task.short} ({self.task.title}): {self.predictions.name} against {self.gold.name}"
+        return [Table(title, columns, rows, note if self.is_partial else ""), *self.details]
+
+    def _floors(self, id_: str) -> list[float | None]:
+        return [self.baselines[name].get(id_) for name in NAMES]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "task": self.task.name,
+            "gold": str(self.gold),
+            "predictions": str(self.predictions),
+            "examples": self.examples,
+            "n": self.n,
+            "partial": self.is_partial,
+            "headline": self.task.headline,
+            "scores": [s.as_dict() for s in self.scores],
+            "baselines": {
+                name: {id_: as_json_number(value) for id_, value in values.items()}
+                for name, values in self.baselines.items()
+            },
+            **({"details": [table.as_dict() for table in self.details]} if self.details else {}),
+        }
+
+
+def score_file(
+    task: Task,
+    gold: Path,
+    predictions: Path,
+    *,
+    details: bool = False,
+    partial: bool = False,
+    skip: Sequence[str] = (),
+    rounds: int = 1000,
+    seed: int = 0,
+    tokenizer: Path | None = None,
+    batch: int = 32,
+) -> ScoreSheet:
+    """Read, check and score a prediction file."""
+    skipped = skipped_metrics(task, skip)
+    examples = task.read(gold)
+    answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped)
+    chosen = only_answered(examples, answered)
+    extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
+    scores = score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra)
+    floors = {name: score(task, chosen, baseline(name, task, chosen, seed=seed), rounds=0, skip=skipped) for name in NAMES}
+    return ScoreSheet(
+        task,
+        gold,
+        predictions,
+        examples=len(examples),
+        n=len(chosen),
+        scores=scores,
+        baselines={name: {s.id: s.value for s in values} for name, values in floors.items()},
+        details=detail_tables(task, chosen, answered) if details else [],
+    )
+
+
+def only_answered(examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Any]:
+    """The examples that have a prediction."""
+    guids = {prediction.guid for prediction in predictions}
+    return [example for example in examples if example.guid in guids]
+
+
+def skipped_metrics(task: Task, names: Sequence[str]) -> list[str]:
+    """The ids that a metric's id, or its bare name such as auprc, stands for."""
+    skipped: list[str] = []
+    for name in names:
+        ids = [id_ for id_ in task.metrics if name in (id_, id_.split("/")[1].split("@")[0])]
+        if not ids:
+            raise DanseoError(f"--skip {name}: {task.name} has no such metric; it has {', '.join(task.metrics)}")
+        skipped += ids
+    return skipped
+
+
+def _piece_scores(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], tokenizer: Path, batch: int
+) -> dict[str, Any]:
+    if task.kind != "tag":
+        raise DanseoError(f"--tokenizer is for ner; {task.name} has no scores on model pieces")
+    from danseo.subword import load_tokenizer, subword_statistics
+
+    return dict(subword_statistics(examples, predictions, load_tokenizer(tokenizer), max(batch, 1)))
+
+
+@dataclass(frozen=True)
+class CompareSheet:
+    """The comparison of several prediction files."""
+
+    task: Task
+    gold: Path
+    examples: int
+    files: dict[str, Path]
+    comparison: Comparison
+
+    def tables(self) -> list[Table]:
+        headline = self.task.headline
+        order = [headline, *(id_ for id_ in self.comparison.values if id_ != headline)]
+        return [self._systems(), *(self._differences(id_) for id_ in order if id_ in self.comparison.values)]
+
+    def _systems(self) -> Table:
+        rows: list[tuple[object, ...]] = []
+        for id_, values in self.comparison.values.items():
+            groups = self.comparison.groups(id_)
+            rows += [(id_, name, values[name], letters) for name, letters in groups.items()]
+        n, clusters = self.comparison.n, self.comparison.clusters
+        note = f"n = {n}" + (f" in {clusters} clusters that are resampled whole" if clusters < n else "")
+        if n < self.examples:
+            note += f"; PARTIAL: {n} of {self.examples} examples are answered by every file"
+        title = f"{self.task.short}: systems, best first; those that share a letter are not told apart at 5 %"
+        return Table(title, ("metric", "system", "score", "group"), rows, note)
+
+    def _differences(self, id_: str) -> Table:
+        rows: list[tuple[object, ...]] = [
+            (
+                f"{d.b} − {d.a}",
+                d.value,
+                f"{d.low:+.2f} … {d.high:+.2f}",
+                _p(d.p),
+                _p(d.p_holm),
+                _p(d.mcnemar),
+                d.detectable,
+                "differs" if d.is_significant else "not shown to differ",
+            )
+            for d in self.comparison.differences
+            if d.metric == id_
+        ]
+        columns = ("systems", "difference", "95 % interval", "p", "p (Holm)", "McNemar", "detectable", "verdict")
+        return Table(id_, columns, rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "task": self.task.name,
+            "gold": str(self.gold),
+            "files": {name: str(path) for name, path in self.files.items()},
+            "examples": self.examples,
+            "n": self.comparison.n,
+            "clusters": self.comparison.clusters,
+            "partial": self.comparison.n < self.examples,
+            "headline": self.task.headline,
+            "scores": {
+                id_: {name: as_json_number(value) for name, value in values.items()}
+                for id_, values in self.comparison.values.items()
+            },
+            "groups": {id_: self.comparison.groups(id_) for id_ in self.comparison.values},
+            "differences": [difference.as_dict() for difference in self.comparison.differences],
+        }
+
+
+def _p(value: float | None) -> str | None:
+    if value is None or value != value:
+        return None
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def compare_files(
+    task: Task,
+    gold: Path,
+    predictions: Sequence[Path],
+    *,
+    partial: bool = False,
+    skip: Sequence[str] = (),
+    rounds: int = 2000,
+    seed: int = 0,
+) -> CompareSheet:
+    """Read, check and compare prediction files on the same examples."""
+    files = system_names(predictions)
+    skipped = skipped_metrics(task, skip)
+    examples = task.read(gold)
+    systems = {n: read_predictions(p, task, examples, partial=partial, skip=skipped) for n, p in files.items()}
+    common = set.intersection(*({p.guid for p in answered} for answered in systems.values()))
+    if not common:
+        raise DanseoError("the prediction files have no example in common; compare answers to the same examples")
+    shared = {name: [p for p in answered if p.guid in common] for name, answered in systems.items()}
+    chosen = [example for example in examples if example.guid in common]
+    comparison = compare(task, chosen, shared, rounds=rounds, seed=seed, skip=skipped)
+    return CompareSheet(task, gold, len(examples), files, comparison)
+
+
+def system_names(paths: Sequence[Path]) -> dict[str, Path]:
+    """A short name per file: its stem, or as much of its path as it takes to tell the files apart."""
+    if len(paths) < 2:
+        raise DanseoError("name at least two prediction files to compare")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise DanseoError("the same prediction file is named twice; compare different ones")
+    for depth in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join((*path.parts[-depth:-1], path.stem)) for path in paths]
+        if len(set(names)) == len(paths):
+            return dict(zip(names, paths, strict=True))
+    return {str(path): path for path in paths}

@@ -1,0 +1,88 @@
+"""Score predictions: every metric of the task with its interval, beside the floor and the ceiling."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from danseo.metrics.statistic import Statistic
+from danseo.records import Prediction
+from danseo.stats import as_json_number, bootstrap, clusters_of, generator, interval
+from danseo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one set of predictions, from 0 to 100."""
+
+    id: str
+    value: float
+    low: float
+    high: float
+    n: int
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        ends = [as_json_number(self.low), as_json_number(self.high)]
+        return {
+            "id": self.id,
+            "value": as_json_number(self.value),
+            "interval": ends if None not in ends else None,
+            "n": self.n,
+            **({"note": self.note} if self.note else {}),
+        }
+
+
+def measure(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], skip: Sequence[str] = ()
+) -> dict[str, Statistic]:
+    """The statistics of the predictions, in the task's order of metrics."""
+    if [example.guid for example in examples] != [prediction.guid for prediction in predictions]:
+        raise ValueError("examples and predictions should stand in the same order")
+    measured = task.measure(examples, predictions)
+    return {id_: measured[id_] for id_ in task.metrics if id_ in measured and id_ not in skip}
+
+
+def score(
+    task: Task,
+    examples: Sequence[Any],
+    predictions: Sequence[Prediction],
+    *,
+    rounds: int = 1000,
+    seed: int = 0,
+    skip: Sequence[str] = (),
+    extra: Mapping[str, Statistic] | None = None,
+) -> list[Score]:
+    """All metrics, and any extra statistics of the same examples; rounds=0 leaves the intervals out."""
+    statistics = {**measure(task, examples, predictions, skip), **(extra or {})}
+    clusters = example_clusters(task, examples)
+    resampled = bootstrap(statistics, clusters, rounds=rounds, rng=generator(seed)) if rounds else {}
+    return [
+        Score(
+            id_,
+            value := statistic.value(),
+            *(interval(resampled[id_], value) if rounds else (float("nan"), float("nan"))),
+            n=len(examples),
+            note=note_on(task, id_, value, examples),
+        )
+        for id_, statistic in statistics.items()
+    ]
+
+
+def note_on(task: Task, id_: str, value: float, examples: Sequence[Any]) -> str:
+    """Why a score is undefined, in a few words."""
+    if not np.isnan(value):
+        return ""
+    if id_ in task.needs_probabilities:
+        absent = [label for label in task.labels if label not in {example.gold for example in examples}]
+        return f"undefined: {len(absent)} labels do not occur in gold ({', '.join(absent[:3])}…)"
+    if id_.startswith("sts/pearson"):
+        return "undefined: all answers, or all golds, are the same number"
+    return "undefined: nothing to find and nothing answered"
+
+
+def example_clusters(task: Task, examples: Sequence[Any]) -> Any:
+    """What resampling keeps together: passages, dialogues, or single examples."""
+    keys = [task.cluster(example) for example in examples] if task.cluster else None
+    return clusters_of(keys, len(examples))

@@ -1,0 +1,140 @@
+"""A small table of plain values, and its three faces: terminal, Markdown and JSON."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NOTHING = "–"
+_UNBROKEN = 40
+_GAP = 2
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain values under named columns; None stands for "does not apply"."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The table for JSON: full precision, lists for tuples, null for what is no finite number."""
+        rows = [[_plain(value) for value in row] for row in self.rows]
+        return {"title": self.title, "columns": list(self.columns), "rows": rows, "note": self.note}
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows as they are shown; the floats of a column have the same number of decimals."""
+        decimals = [_decimals(name, column) for name, column in zip(self.columns, self._by_column(), strict=True)]
+        return [tuple(map(_shown, row, decimals, self.columns)) for row in self.rows]
+
+    def is_numeric(self) -> list[bool]:
+        """Which columns hold nothing but numbers, and so stand to the right."""
+        return [
+            any(value is not None for value in column) and all(value is None or _is_number(value) for value in column)
+            for column in self._by_column()
+        ]
+
+    def _by_column(self) -> list[list[object]]:
+        return [[row[place] for row in self.rows] for place in range(len(self.columns))]
+
+
+def print_tables(tables: Iterable[Table], console: "Console | None" = None) -> None:
+    """Print tables one below the other; Korean characters take the two places they need."""
+    from rich.console import Console
+
+    console = console or Console()
+    for table in tables:
+        _print_table(table, console)
+
+
+def _print_table(table: Table, console: "Console") -> None:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    cells = table.cells()
+    headers = _headers(table, cells, console.width)
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for place, (header, numeric) in enumerate(zip(headers, table.is_numeric(), strict=True)):
+        whole = numeric or all(" " not in row[place] and len(row[place]) <= _UNBROKEN for row in cells)
+        grid.add_column(
+            Text(header),
+            justify="right" if numeric else "left",
+            no_wrap=whole,  # numbers and guids broken in two are no use
+            overflow="ellipsis" if whole else "fold",
+        )
+    for row in cells:
+        grid.add_row(*map(Text, row))  # Text, because [brackets] in a str would be read as markup
+    console.print(Text(table.title, style="bold"))
+    console.print(grid)
+    if table.note:
+        console.print(Text(table.note, style="dim"))
+    console.print()
+
+
+def _headers(table: Table, cells: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The column names, a word per line over the numbers where the table would be too wide otherwise."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(table.columns, *cells, strict=True)]
+    if sum(widths) + _GAP * len(widths) <= width:
+        return list(table.columns)
+    return [
+        name.replace(" ", "\n") if numeric else name
+        for name, numeric in zip(table.columns, table.is_numeric(), strict=True)
+    ]
+
+
+def to_markdown(table: Table) -> str:
+    """The table as GitHub-flavoured Markdown, with its title in bold above and its note below."""
+    rules = ["---:" if numeric else "---" for numeric in table.is_numeric()]
+    lines = [_markdown_row(row) for row in (table.columns, rules, *table.cells())]
+    parts = [f"**{table.title}**", "\n".join(lines), *([table.note] if table.note else [])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+
+
+def _plain(value: object) -> Any:
+    """The value in types that JSON knows."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _decimals(name: str, column: Sequence[object]) -> int:
+    """One for percentages, else enough to tell the values of the column apart."""
+    if "%" in name:
+        return 1
+    sizes = [abs(value) for value in column if isinstance(value, float) and math.isfinite(value) and value != 0]
+    if not sizes:
+        return 2
+    return 4 if min(sizes) < 0.01 and max(sizes) <= 1 else 1 if max(sizes) >= 1000 else 2
+
+
+def _shown(value: object, decimals: int, name: str) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return _NOTHING
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(item, decimals, name) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        small = 10**-decimals
+        return f"<{small}" if 0 < value < small / 2 else f"{value:,.{decimals}f}"
+    return "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in str(value))

@@ -1,0 +1,111 @@
+"""KLUE-DP: the head and the relation of every word of a sentence."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from danseo.metrics.parsing import attachment, head_macro_f1, relation_macro_f1
+from danseo.metrics.statistic import Statistic
+from danseo.reading import Block, Row, is_parquet, quote, read_blocks, read_rows, split_of
+from danseo.records import ParseExample, Prediction
+from danseo.tasks.task import Task, answers_of, golds_of
+
+COMMON = tuple(
+    "NP NP_AJT VP NP_SBJ VP_MOD NP_OBJ AP NP_CNJ NP_MOD VNP DP VP_AJT VNP_MOD NP_CMP VP_SBJ".split()
+)
+LABELS = (
+    *COMMON,
+    *(
+        "VP_CMP VP_OBJ VNP_CMP AP_MOD X_AJT VP_CNJ VNP_AJT IP X X_SBJ VNP_OBJ VNP_SBJ X_OBJ AP_AJT L X_MOD X_CNJ "
+        "VNP_CNJ X_CMP AP_CMP AP_SBJ R NP_SVJ"
+    ).split(),
+)
+
+
+def read(path: Path) -> list[ParseExample]:
+    if is_parquet(path):
+        return [_from_hub(row, f"klue-dp-v1_{split_of(path)}_{k:05d}") for k, row in enumerate(read_rows(path))]
+    return [_from_block(block, path) for block in read_blocks(path, columns=6)]
+
+
+def _from_block(block: Block, path: Path) -> ParseExample:
+    rows = [
+        (Row({}, f"{path}, line {number} (guid {quote(block.guid)})"), *fields) for number, fields in block.lines
+    ]
+    gold = tuple(
+        _edge(row, place, index, head, relation, len(rows))
+        for place, (row, index, _, _, _, head, relation) in enumerate(rows, 1)
+    )
+    _, _, words, lemmas, pos, _, _ = zip(*rows, strict=True)
+    return ParseExample(block.guid, words=words, gold=gold, text=block.text, lemmas=lemmas, pos=pos)
+
+
+def _edge(row: Row, place: int, index: str, head: str, relation: str, words: int) -> tuple[int, str]:
+    if index != str(place):
+        raise row.error(f"word number {quote(index)} should be {place}; restore the missing or repeated line")
+    if not (head.isascii() and head.isdigit()) or len(head) > 6 or not 0 <= int(head) <= words:
+        raise row.error(f"head {quote(head)} is out of range; it should be from 0 (the root) to {words}")
+    return int(head), row.one_of(relation, LABELS, "DEPREL")
+
+
+def _from_hub(row: Row, guid: str) -> ParseExample:
+    """The Hub keeps lists per sentence and no guid: the place in the file makes one."""
+    words, lemmas, pos, relations = (row.texts(key) for key in ("word_form", "lemma", "pos", "deprel"))
+    indexes, heads = row.values.get("index"), row.values.get("head")
+    if not isinstance(indexes, list) or not isinstance(heads, list) or not (
+        len(words) == len(lemmas) == len(pos) == len(relations) == len(indexes) == len(heads) > 0
+    ):
+        raise row.error("the lists of a sentence should have one entry per word; fetch the file again")
+    columns = zip(indexes, heads, relations, strict=True)
+    gold = tuple(_edge(row, k, str(i), str(h), r, len(words)) for k, (i, h, r) in enumerate(columns, 1))
+    return ParseExample(guid, words=words, gold=gold, text=row.text("sentence"), lemmas=lemmas, pos=pos)
+
+
+def check_answer(example: ParseExample, answer: Any) -> tuple[tuple[int, str], ...]:
+    words = len(example.gold)
+    if not isinstance(answer, list | tuple):
+        raise ValueError("the answer should be a list of [head, relation], one per word")
+    if len(answer) != words:
+        raise ValueError(f"{len(answer)} words answered, the sentence has {words}")
+    for place, pair in enumerate(answer, 1):
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise ValueError(f"word {place} should be [head, relation], not {quote(pair)}")
+        head, relation = pair
+        if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head <= words:
+            raise ValueError(f"word {place} has head {quote(head)}; it should be from 0 (the root) to {words}")
+        if relation not in LABELS:
+            raise ValueError(f"word {place} has the unknown relation {quote(relation)}; known: {', '.join(LABELS)}")
+    return tuple((head, relation) for head, relation in answer)
+
+
+def measure(examples: Sequence[ParseExample], predictions: Sequence[Prediction]) -> dict[str, Statistic]:
+    golds, answers = golds_of(examples), answers_of(predictions)
+    return {
+        "dp/las@official-1": relation_macro_f1(golds, answers, COMMON),
+        "dp/uas@official-1": head_macro_f1(golds, answers),
+        "dp/uas@micro-1": attachment(golds, answers, labelled=False),
+        "dp/las@micro-1": attachment(golds, answers, labelled=True),
+        "dp/las_micro@official-1": attachment(golds, answers, labelled=True, common=COMMON),
+    }
+
+
+TASK = Task(
+    name="dp",
+    short="DP",
+    title="dependency parsing",
+    kind="parse",
+    folder="klue-dp-v1.1",
+    extension=".tsv",
+    official_rows={"train": 10000, "dev": 2000},
+    read=read,
+    labels=LABELS,
+    metrics={
+        "dp/las@official-1": "mean F1 over relations, rare ones merged, WRONG-head class included",
+        "dp/uas@official-1": "mean F1 with the head position as the class",
+        "dp/uas@micro-1": "share of the words with the right head",
+        "dp/las@micro-1": "share of the words with the right head and relation",
+        "dp/las_micro@official-1": "the same with the 23 rare relations merged",
+    },
+    measure=measure,
+    check_answer=check_answer,
+)

@@ -1,0 +1,58 @@
+"""KLUE-STS: how similar are two sentences, from 0 to 5?"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from danseo.metrics.regression import pearson, threshold_f1
+from danseo.metrics.statistic import Statistic
+from danseo.reading import read_rows
+from danseo.records import Prediction, TextExample
+from danseo.tasks.task import Task, answers_of, golds_of
+
+
+def read(path: Path) -> list[TextExample]:
+    """The gold is real-label, the exact mean of the votes; label is that mean rounded to one decimal."""
+    return [
+        TextExample(
+            row.text("guid"),
+            text=row.text("sentence1"),
+            pair=row.text("sentence2"),
+            gold=row.child("labels").number("real-label"),
+            source=row.optional_text("source"),
+        )
+        for row in read_rows(path)
+    ]
+
+
+def check_answer(example: TextExample, answer: Any) -> float:
+    if isinstance(answer, bool) or not isinstance(answer, int | float) or not math.isfinite(answer):
+        raise ValueError(f"the answer should be a number from 0 to 5, not {answer!r}")
+    return float(answer)
+
+
+def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, Statistic]:
+    golds, answers = golds_of(examples), answers_of(predictions)
+    return {
+        "sts/pearson@official-1": pearson(golds, answers),
+        "sts/f1@official-1": threshold_f1(golds, answers),
+    }
+
+
+TASK = Task(
+    name="sts",
+    short="STS",
+    title="semantic textual similarity",
+    kind="score",
+    folder="klue-sts-v1.1",
+    extension=".json",
+    official_rows={"train": 11668, "dev": 519},
+    read=read,
+    metrics={
+        "sts/pearson@official-1": "correlation with the mean vote, times 100",
+        "sts/f1@official-1": "F1 of the pairs at 3.0 or above",
+    },
+    measure=measure,
+    check_answer=check_answer,
+)

@@ -1,0 +1,47 @@
+"""KLUE-TC (YNAT): the topic of a news headline."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from danseo.metrics.classification import accuracy, label_macro_f1
+from danseo.metrics.statistic import Statistic
+from danseo.reading import read_rows
+from danseo.records import Prediction, TextExample
+from danseo.tasks.task import Task, answers_of, check_label, golds_of
+
+LABELS = ("정치", "경제", "사회", "생활문화", "세계", "IT과학", "스포츠")
+HUB_LABELS = ("IT과학", "경제", "사회", "생활문화", "세계", "스포츠", "정치")
+
+
+def read(path: Path) -> list[TextExample]:
+    return [
+        TextExample(row.text("guid"), text=row.text("title"), gold=row.label("label", LABELS, HUB_LABELS))
+        for row in read_rows(path)
+    ]
+
+
+def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, Statistic]:
+    golds, answers = golds_of(examples), answers_of(predictions)
+    return {
+        "ynat/macro_f1@official-1": label_macro_f1(golds, answers),
+        "ynat/accuracy@plain-1": accuracy(golds, answers),
+    }
+
+
+TASK = Task(
+    name="ynat",
+    short="TC",
+    title="topic classification",
+    kind="classify",
+    folder="ynat-v1.1",
+    extension=".json",
+    official_rows={"train": 45678, "dev": 9107},
+    read=read,
+    labels=LABELS,
+    metrics={
+        "ynat/macro_f1@official-1": "mean F1 over the topics that occur",
+        "ynat/accuracy@plain-1": "share of right topics",
+    },
+    measure=measure,
+    check_answer=check_label(LABELS),
+)

@@ -1,0 +1,61 @@
+"""What many tests share: the built-in sample, the real data where it is there, and a way to run commands."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from danseo.sample import write_sample
+
+ROOT = Path(__file__).parents[1]
+REAL_DATA = ROOT.parent / "shared" / "data" / "klue"
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sample")
+    write_sample(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    if not REAL_DATA.is_dir():
+        pytest.skip("the real KLUE files are not in ../shared/data/klue")
+    return REAL_DATA
+
+
+class Result:
+    """What a command printed and how it ended."""
+
+    def __init__(self, process: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.out, self.err = process.returncode, process.stdout, process.stderr
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The one line that a user error prints."""
+        assert "Traceback" not in self.err, self.err
+        lines = self.err.strip().splitlines()
+        assert len(lines) == 1, self.err
+        return lines[0]
+
+
+@pytest.fixture
+def danseo(tmp_path: Path) -> Callable[..., Result]:
+    """Run the command line in a process of its own, with a cache of its own."""
+
+    def run(*arguments: object, **environment: str) -> Result:
+        command = [sys.executable, "-m", "danseo", *map(str, arguments)]
+        variables = {**os.environ, "DANSEO_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1", **environment}
+        variables.pop("DANSEO_DATA", None)
+        return Result(subprocess.run(command, capture_output=True, text=True, env=variables, timeout=300, cwd=tmp_path))
+
+    return run
