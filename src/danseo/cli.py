@@ -1,8 +1,11 @@
 """The command line: one short function per command; the work is done elsewhere."""
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -37,7 +40,6 @@ _data_option = click.option(
     "--data", "data_dir", metavar="DIR", help="Data folder, or the word sample. [default: $DANSEO_DATA, else the cache]"
 )
 _task_argument = click.argument("task", callback=_task)
-_seed = click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
 _partial = click.option("--partial", is_flag=True, help="Score the examples that have predictions, and say so.")
 _skip = click.option("--skip", multiple=True, metavar="METRIC", help="Leave a metric out, by id or name (auprc).")
 
@@ -49,10 +51,15 @@ class _Positive(click.IntRange):
         super().__init__(min=0)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_seed = click.option("--seed", default=0, show_default=True, type=_Positive(), help="Seed of the resampling.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="danseo")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """danseo (단서): train, score, compare and understand Korean language models on the eight KLUE tasks."""
+    _help_alone(context)
 
 
 @cli.command("tasks")
@@ -62,18 +69,22 @@ def cli() -> None:
 def tasks_command(task: str | None, data_dir: str | None, as_json: bool) -> None:
     """List the tasks, or show one: names, metrics, labels, and whether its data is there."""
     from danseo.data import data_root
-    from danseo.listing import describe_task, task_rows
+    from danseo.listing import describe_task, task_document, task_rows
+    from danseo.tasks import TASKS, get_task
 
     root = data_root(data_dir)
     if task is None:
-        _show(task_rows(root), as_json, {"data": str(root)})
+        documents = [task_document(each, root) for each in TASKS.values()]
+        _show(task_rows(root), as_json, {"data": str(root), "tasks": documents})
     else:
-        _show(describe_task(_task(None, None, task), root), as_json, {"task": task})  # type: ignore[arg-type]
+        _show(describe_task(get_task(task), root), as_json, task_document(get_task(task), root))
 
 
-@cli.group()
-def data() -> None:
+@cli.group(invoke_without_command=True)
+@click.pass_context
+def data(context: click.Context) -> None:
     """Fetch, verify, describe and make data."""
+    _help_alone(context)
 
 
 @data.command("get")
@@ -155,7 +166,13 @@ def data_sample(folder: Path, as_json: bool) -> None:
 @click.option("--resamples", default=1000, show_default=True, type=_Positive(), help="For the intervals; 0 for none.")
 @_seed
 @click.option("--tokenizer", type=click.Path(path_type=Path), help="NER: also score on this tokenizer's pieces.")
-@click.option("--batch", default=32, show_default=True, help="NER with --tokenizer: the old report's batch size.")
+@click.option(
+    "--batch",
+    default=32,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="NER with --tokenizer: the old report's batch size.",
+)
 @_as_json
 def score_command(
     task: "Task",
@@ -244,6 +261,12 @@ def demo_command(folder: Path, as_json: bool) -> None:
         click.echo(f"the table is also in {folder / 'scores.md'}")
 
 
+def _help_alone(context: click.Context) -> None:
+    """Without a command, the help."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
 def _gold_path(task: "Task", gold: str, data_dir: str | None) -> Path:
     """A file, or a split of the data folder."""
     from danseo.data import data_root, require_file
@@ -263,7 +286,7 @@ def _show(tables: "Iterable[Table]", as_json: bool, document: Mapping[str, Any])
 def _console() -> "Console":
     from rich.console import Console
 
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDE)
+    return Console(highlight=False) if sys.stdout and sys.stdout.isatty() else Console(highlight=False, width=_WIDE)
 
 
 def _print_json(document: Mapping[str, Any]) -> None:
@@ -273,14 +296,25 @@ def _print_json(document: Mapping[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command; whatever the user can mend comes out as one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
-        if callable(reconfigure := getattr(stream, "reconfigure", None)):
-            reconfigure(errors="replace")
+        if isinstance(stream, TextIOWrapper):
+            _let_korean_through(stream)
     sys.exit(_guarded(lambda: cli.main(arguments, prog_name="danseo", standalone_mode=False)))
+
+
+def _let_korean_through(stream: TextIOWrapper) -> None:
+    """UTF-8 where the locale's encoding has no Korean; what even that cannot hold becomes a question mark."""
+    try:
+        "단서 – ─".encode(stream.encoding)
+        stream.reconfigure(errors="replace")
+    except UnicodeEncodeError:
+        stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def _guarded(command: Callable[[], Any]) -> int:
     try:
         result = command()
+        if sys.stdout:
+            sys.stdout.flush()  # a reader that has left shows here, not in the interpreter's last words
     except DanseoError as error:
         return _complain(str(error), error.exit_code)
     except click.UsageError as error:
@@ -290,9 +324,11 @@ def _guarded(command: Callable[[], Any]) -> int:
         return _complain(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
         return _complain("interrupted", 130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would try again
+        return 1 if error.errno == errno.EPIPE else _complain("no space left to write to", 1)
     return result if isinstance(result, int) else 0
 
 

@@ -19,7 +19,7 @@ def run_demo(folder: Path) -> Table:
     for task in TASKS.values():
         examples = data.load(task, "dev", folder / "sample")
         scored = {name: score(task, examples, baseline(name, task, examples))[0] for name in NAMES}
-        shown = [f"{s.value:.2f} [{s.low:.2f}, {s.high:.2f}]" for s in scored.values()]
+        shown = [f"{s.value:.2f} [{s.low:.2f}, {s.high:.2f}]" if s.value == s.value else None for s in scored.values()]
         rows.append((task.short, task.headline, len(examples), *shown))
     table = Table("the built-in sample, dev", ("task", "metric", "n", *NAMES), rows, "95 % intervals in brackets")
     write_atomically(folder / "scores.md", to_markdown(table))

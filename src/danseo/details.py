@@ -36,7 +36,15 @@ def found_table(title: str, name: str, counts: Iterable[tuple[str, int, int, int
     """Precision, recall and F1 from (name, right, answered, gold)."""
     columns = (name, "gold", "answered", "right", "precision", "recall", "F1")
     rows: list[tuple[object, ...]] = [
-        (key, gold, answered, right, _percent(right, answered), _percent(right, gold), _percent(2 * right, answered + gold))
+        (
+            key,
+            gold,
+            answered,
+            right,
+            _percent(right, answered),
+            _percent(right, gold),
+            _percent(2 * right, answered + gold),
+        )
         for key, right, answered, gold in counts
         if answered + gold
     ]
@@ -57,7 +65,9 @@ def _labels(task: Task, examples: Sequence[Any], answers: list[str]) -> list[Tab
     per_label = found_table("per label", "label", _counted(task.labels, right, Counter(answers), Counter(golds)))
     tables = [per_label, _confusion(task.labels, golds, answers)]
     if task.name == "re":
-        sides = [["no relation" if label == "no_relation" else "relation" for label in rows] for rows in (golds, answers)]
+        sides = [
+            ["no relation" if label == "no_relation" else "relation" for label in rows] for rows in (golds, answers)
+        ]
         tables.append(_confusion(("relation", "no relation"), *sides, title="is there a relation?"))
     return tables
 
@@ -77,7 +87,10 @@ def _numbers(task: Task, examples: Sequence[Any], answers: list[float]) -> list[
     golds = golds_of(examples)
     sources = [example.source or "not known" for example in examples]
     bands = [f"{int(min(gold, 4.999))}-{int(min(gold, 4.999)) + 1}" for gold in golds]
-    return [_number_table("per source", sources, golds, answers), _number_table("per gold score", bands, golds, answers)]
+    return [
+        _number_table("per source", sources, golds, answers),
+        _number_table("per gold score", bands, golds, answers),
+    ]
 
 
 def _number_table(title: str, keys: Sequence[str], golds: Sequence[float], answers: Sequence[float]) -> Table:
@@ -85,7 +98,9 @@ def _number_table(title: str, keys: Sequence[str], golds: Sequence[float], answe
     for key in sorted(set(keys)):
         gold, answer = (np.array([v for v, k in zip(side, keys, strict=True) if k == key]) for side in (golds, answers))
         error = answer - gold
-        rows.append((key, len(gold), pearson(list(gold), list(answer)).value(), float(error.mean()), float(abs(error).mean())))
+        rows.append(
+            (key, len(gold), pearson(list(gold), list(answer)).value(), float(error.mean()), float(abs(error).mean()))
+        )
     return Table(title, (title.removeprefix("per "), "n", "Pearson", "mean error", "mean |error|"), rows)
 
 
@@ -133,16 +148,24 @@ def _touch(a: tuple[int, int, str], b: tuple[int, int, str]) -> bool:
 
 def _relations(task: Task, examples: Sequence[Any], answers: list[Any]) -> list[Table]:
     words = [
-        (gold, answer) for example, row in zip(examples, answers, strict=True) for gold, answer in zip(example.gold, row, strict=True)
+        (gold, answer)
+        for example, row in zip(examples, answers, strict=True)
+        for gold, answer in zip(example.gold, row, strict=True)
     ]
     right = Counter(gold[1] for gold, answer in words if gold == answer)
     heads = Counter(gold[1] for gold, answer in words if gold[0] == answer[0])
     gold_counts, answered = Counter(gold[1] for gold, _ in words), Counter(answer[1] for _, answer in words)
-    table = found_table("per relation (right: head and relation)", "relation", _counted(task.labels, right, answered, gold_counts))
+    table = found_table(
+        "per relation (right: head and relation)", "relation", _counted(task.labels, right, answered, gold_counts)
+    )
     rows = [(*row, _percent(heads[str(row[0])], gold_counts[str(row[0])])) for row in table.rows]
     with_heads = Table(table.title, (*table.columns, "head right %"), rows)
     confused = [(g[1], a[1]) for g, a in words if g[0] == a[0]]
-    confusion = _confusion(task.labels, *zip(*confused, strict=True), title="confusion where the head is right") if confused else None
+    confusion = (
+        _confusion(task.labels, *zip(*confused, strict=True), title="confusion where the head is right")
+        if confused
+        else None
+    )
     return [with_heads, _sentence_lengths(examples, answers), *([confusion] if confusion else [])]
 
 
@@ -209,5 +232,7 @@ def _turn_table(examples: Sequence[Any], states: Sequence[tuple[set[str], set[st
     turns = {number: [] for number in sorted({(len(example.turns) + 1) // 2 for example in examples})}
     for example, (gold, answer) in zip(examples, states, strict=True):
         turns[(len(example.turns) + 1) // 2].append(gold == answer)
-    rows: list[tuple[object, ...]] = [(number, len(hits), 100 * sum(hits) / len(hits)) for number, hits in turns.items()]
+    rows: list[tuple[object, ...]] = [
+        (number, len(hits), 100 * sum(hits) / len(hits)) for number, hits in turns.items()
+    ]
     return Table("per user turn", ("turn", "n", "joint goal accuracy"), rows)

@@ -29,6 +29,12 @@ class NetworkError(DanseoError):
     exit_code = 1
 
 
+class WorkFailed(DanseoError):
+    """The input was fine, but the work could not be done."""
+
+    exit_code = 1
+
+
 class PartlyDone(DanseoError):
     """Some of the work failed and the rest was done."""
 

@@ -17,8 +17,8 @@ HUB_REPOSITORY = "klue/klue"
 _TIMEOUT = (4, 15)  # seconds to connect, for each address of the host, and to wait for more of an answer
 _AGAIN = "run the same command again (finished files are kept)"
 
-Progress = Callable[[int, int, str], None]
-"""Called after each file: how many are done, how many there are, and a line on this one."""
+Progress = Callable[[str], None]
+"""Called after each file with a line on it: 3/16 nli/train-00000-of-00001.parquet: fetched."""
 
 
 def get(tasks: Sequence[Task], source: str, root: Path, on_progress: Progress) -> list[Path]:
@@ -54,14 +54,9 @@ def _from_folder(tasks: Sequence[Task], folder: Path, root: Path, on_progress: P
         if not copy.is_there:
             write_atomically(copy.target, read_bytes(copy.source))
         record(root, {copy.target: copy.entry})
-        on_progress(
-            done, len(copies), _line(copy.target, root, "already there" if copy.is_there else "copied", copy.rows)
-        )
+        name, what = copy.target.relative_to(root).as_posix(), "already there" if copy.is_there else "copied"
+        on_progress(f"{done}/{len(copies)} {name}: {what}, {copy.rows} rows")
     return [copy.target for copy in copies if not copy.is_there]
-
-
-def _line(target: Path, root: Path, what: str, rows: int) -> str:
-    return f"{target.relative_to(root).as_posix()}: {what}, {rows} rows"
 
 
 def _plan(task: Task, folder: Path, root: Path) -> Iterator[_Copy]:
@@ -128,14 +123,16 @@ def _from_hub(tasks: Sequence[Task], root: Path, on_progress: Progress) -> list[
             write_atomically(target, content)
             entry = {"sha256": hashlib.sha256(content).hexdigest(), "rows": rows, "source": f"hub:{HUB_REPOSITORY}"}
             record(root, {target: entry})
-        on_progress(done, len(wanted), f"{target.relative_to(root).as_posix()}: {what}")
+        on_progress(f"{done}/{len(wanted)} {target.relative_to(root).as_posix()}: {what}")
     return missing
 
 
 def _check_online() -> None:
     for switch in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if os.environ.get(switch, "").upper() in ("1", "ON", "YES", "TRUE"):
-            raise NetworkError(f"{switch} is set, so nothing is fetched; unset it, or get the files from a folder")
+            raise NetworkError(
+                f"{switch} is set, so nothing is fetched; unset it, or get the files from a folder with --from"
+            )
 
 
 def _is_fetched(target: Path, task: Task, split: str, root: Path) -> bool:
@@ -175,7 +172,7 @@ def _download(name: str) -> bytes:
 _REMEDIES = {
     401: "access is refused; set HF_TOKEN to a valid token, or unset it",
     403: "access is refused; set HF_TOKEN to a token that may read it, or unset it",
-    404: "there is no such file; check HF_ENDPOINT, or get the files from a folder",
+    404: "there is no such file; check HF_ENDPOINT, or get the files from a folder with --from",
 }
 
 

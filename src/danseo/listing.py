@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from danseo.data import FileReport, find_file
 from danseo.tables import Table
@@ -38,12 +39,34 @@ def describe_task(task: Task, root: Path) -> list[Table]:
     return [Table(task.title, ("what", "value"), facts), Table("metrics", ("id", "meaning"), metrics, "headline first")]
 
 
+def task_document(task: Task, root: Path) -> dict[str, Any]:
+    """One task for JSON."""
+    found = {split: find_file(task, split, root) for split in task.official_rows}
+    return {
+        "name": task.name,
+        "klue": task.short,
+        "title": task.title,
+        "kind": task.kind,
+        "headline": task.headline,
+        "metrics": dict(task.metrics),
+        "labels": list(task.labels),
+        "official_rows": dict(task.official_rows),
+        "files": {split: str(path) if path else None for split, path in found.items()},
+    }
+
+
+def _short_path(report: FileReport, root: Path) -> str:
+    if report.path is None:
+        return report.part
+    return str(report.path.relative_to(root) if report.path.is_relative_to(root) else report.path)
+
+
 def check_table(reports: Sequence[FileReport], root: Path) -> Table:
     """One row per expected file."""
     rows: list[tuple[object, ...]] = [
         (
             report.task,
-            str(report.path.relative_to(root) if report.path and report.path.is_relative_to(root) else report.path or report.part),
+            _short_path(report, root),
             report.rows,
             report.official_rows,
             report.sha256[:12] if report.sha256 else None,

@@ -24,7 +24,7 @@ def read_predictions(
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
-        prediction = _prediction(line, f"{path}, line {number}", task, wanted, needs_probabilities)
+        prediction = _prediction(line, path, number, task, wanted, needs_probabilities)
         if prediction.guid in found:
             raise PredictionError(f"{path}, line {number}: guid {quote(prediction.guid)} is answered twice; keep one")
         found[prediction.guid] = prediction
@@ -37,14 +37,19 @@ def read_predictions(
     return [found[guid] for guid in wanted if guid in found]
 
 
-def _prediction(line: str, where: str, task: Task, wanted: Mapping[str, Any], needs_probabilities: bool) -> Prediction:
+def _prediction(
+    line: str, path: Path, number: int, task: Task, wanted: Mapping[str, Any], needs_probabilities: bool
+) -> Prediction:
     """One line of a prediction file, checked."""
+    where = f"{path}, line {number}"
     try:
-        record = parse_json(line, where)
+        record = parse_json(line, path, number)
     except DataError as error:
         raise PredictionError(str(error).replace("is the file cut off?", "one JSON object per line is due")) from None
     if not isinstance(record, dict) or not isinstance(record.get("guid"), str) or "answer" not in record:
         raise PredictionError(f'{where}: should be {{"guid": …, "answer": …}}, not {quote(line.strip())}')
+    if "\\u" in line and not _is_text(record):
+        raise PredictionError(f"{where}: half a surrogate pair, which is no character; mend the \\u escapes")
     guid = record["guid"]
     if guid not in wanted:
         raise PredictionError(f"{where}: guid {quote(guid)} is not in the gold file; are these the right examples?")
@@ -52,10 +57,21 @@ def _prediction(line: str, where: str, task: Task, wanted: Mapping[str, Any], ne
         answer = task.check_answer(wanted[guid], record["answer"])
         probabilities = _probabilities(record.get("probabilities"), task)
         if needs_probabilities and probabilities is None:
-            raise ValueError(f"no probabilities, which {task.needs_probabilities[0]} needs; add them or use --skip auprc")
+            raise ValueError(
+                f"no probabilities, which {task.needs_probabilities[0]} needs; add them or use --skip auprc"
+            )
     except ValueError as error:
         raise PredictionError(f"{where} (guid {quote(guid)}): {error}") from None
     return Prediction(guid, answer, probabilities)
+
+
+def _is_text(record: Any) -> bool:
+    """Whether all that the record says can be written again."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _probabilities(value: Any, task: Task) -> Any:
@@ -66,10 +82,10 @@ def _probabilities(value: Any, task: Task) -> Any:
         raise ValueError(f"probabilities should be an object label -> probability, not {quote(value)}")
     for label, probability in value.items():
         if task.kind == "classify" and label not in task.labels:
-            raise ValueError(f"probability of the unknown label {label!r}; known: {', '.join(task.labels)}")
+            raise ValueError(f"probability of the unknown label {quote(label)}; known: {', '.join(task.labels)}")
         is_number = isinstance(probability, int | float) and not isinstance(probability, bool)
         if not is_number or not 0 <= probability <= 1 + 1e-6:
-            raise ValueError(f"probability of {label!r} should be a number from 0 to 1, not {quote(probability)}")
+            raise ValueError(f"probability of {quote(label)} should be a number from 0 to 1, not {quote(probability)}")
     return value
 
 

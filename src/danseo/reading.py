@@ -10,6 +10,7 @@ import math
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,10 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 def quote(value: object, limit: int = 60) -> str:
     """The value as it would be typed, cut to a readable length and kept on one line."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except (RecursionError, ValueError):  # nested too deep, or a number with thousands of digits
+        shown = f"a {'number' if isinstance(value, int) else type(value).__name__} too large to show"
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
@@ -30,7 +34,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise DataError(f"{path} is missing; `danseo data check` shows which files are expected") from None
+        raise DataError(f"{path} is missing; check the path (`danseo data check` lists the data files)") from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder; name the file inside it") from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL byte
@@ -57,21 +61,22 @@ def read_text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path}, line {line}: not UTF-8 (byte {error.start}); convert it: iconv -f CP949 -t UTF-8"
         ) from None
 
 
-def parse_json(text: str, where: str) -> Any:
-    """A JSON document, or a DataError that says where it breaks off."""
+def parse_json(text: str, path: Path, line: int | None = None) -> Any:
+    """A JSON document, or a DataError that says where it breaks off; line is that of a one-line document."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        place = f"{where}, line {error.lineno}" if error.lineno > 1 or "line" not in where else where
+        place = f"{path}, line {line or error.lineno}"
         raise DataError(f"{place}: not valid JSON ({error.msg}, column {error.colno}); is the file cut off?") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not readable JSON ({quote(str(error))}); fetch the file again") from None
+        place = f"{path}, line {line}" if line else str(path)
+        raise DataError(f"{place}: not readable JSON ({quote(str(error))}); fetch the file again") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Row:
     def label(self, key: str, labels: Sequence[str], hub_order: Sequence[str] = ()) -> str:
         """A label word; the Hub stores its position in hub_order instead."""
         value = self.values.get(key)
-        if hub_order and isinstance(value, int) and 0 <= value < len(hub_order):
+        if hub_order and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(hub_order):
             return hub_order[value]
         return self.one_of(self.text(key), labels, f"field {key!r}")
 
@@ -166,7 +171,7 @@ def is_parquet(path: Path) -> bool:
 
 def read_rows(path: Path) -> list[Row]:
     """The records of a JSON array or of a parquet file."""
-    document = read_parquet(path) if is_parquet(path) else parse_json(read_text(path), str(path))
+    document = read_parquet(path) if is_parquet(path) else parse_json(read_text(path), path)
     if not isinstance(document, list):
         raise DataError(f"{path}: should be a JSON list of examples; is this the right file for the task?")
     return [as_row(value, f"{path}, row {number}") for number, value in enumerate(document, 1)]
@@ -174,7 +179,7 @@ def read_rows(path: Path) -> list[Row]:
 
 def read_object(path: Path) -> Row:
     """The one object that a JSON file holds."""
-    return as_row(parse_json(read_text(path), str(path)), str(path))
+    return as_row(parse_json(read_text(path), path), str(path))
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
@@ -190,7 +195,7 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
         for key, names in features.items():
             for row in rows:
                 row[key] = _named(row.get(key), names)
-    except (pa.ArrowException, OSError, ValueError, IndexError, KeyError, TypeError) as error:
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = quote(" ".join(str(error).split()), 120)
         raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from None
     return rows
@@ -207,7 +212,7 @@ def _hub_features(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]
 def _named(value: Any, names: Sequence[str]) -> Any:
     if isinstance(value, list):
         return [_named(item, names) for item in value]
-    return names[value] if isinstance(value, int) else value
+    return names[value] if isinstance(value, int) and value >= 0 else value  # -1 means no label
 
 
 @dataclass(slots=True)
@@ -279,10 +284,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         neighbour.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(neighbour, path)
+        neighbour.replace(path)
     except OSError as error:
-        neighbour.unlink(missing_ok=True)
         raise DataError(f"{path} cannot be written: {error.strerror}; choose another place") from None
     finally:
-        if neighbour.exists():
-            neighbour.unlink()
+        with suppress(OSError):
+            neighbour.unlink(missing_ok=True)

@@ -87,7 +87,9 @@ def score_file(
     chosen = only_answered(examples, answered)
     extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
     scores = score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra)
-    floors = {name: score(task, chosen, baseline(name, task, chosen, seed=seed), rounds=0, skip=skipped) for name in NAMES}
+    floors = {
+        name: score(task, chosen, baseline(name, task, chosen, seed=seed), rounds=0, skip=skipped) for name in NAMES
+    }
     return ScoreSheet(
         task,
         gold,
@@ -114,6 +116,8 @@ def skipped_metrics(task: Task, names: Sequence[str]) -> list[str]:
         if not ids:
             raise DanseoError(f"--skip {name}: {task.name} has no such metric; it has {', '.join(task.metrics)}")
         skipped += ids
+    if len(set(skipped)) == len(task.metrics):
+        raise DanseoError("--skip leaves no metric; keep at least one")
     return skipped
 
 

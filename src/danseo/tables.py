@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 _NOTHING = "–"
 _UNBROKEN = 40
 _GAP = 2
+_HEADER = 8
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,15 @@ def _print_table(table: Table, console: "Console") -> None:
 
 
 def _headers(table: Table, cells: Sequence[Sequence[str]], width: int) -> list[str]:
-    """The column names, a word per line over the numbers where the table would be too wide otherwise."""
+    """The column names, broken into lines over the numbers where the table would be too wide otherwise."""
     from rich.cells import cell_len
 
-    widths = [max(map(cell_len, column)) for column in zip(table.columns, *cells, strict=True)]
-    if sum(widths) + _GAP * len(widths) <= width:
+    widths = [max((cell_len(row[place]) for row in cells), default=0) for place in range(len(table.columns))]
+    if sum(map(max, widths, map(cell_len, table.columns))) + _GAP * len(widths) <= width:
         return list(table.columns)
     return [
-        name.replace(" ", "\n") if numeric else name
-        for name, numeric in zip(table.columns, table.is_numeric(), strict=True)
+        "\n".join(wrap(name, max(needed, _HEADER), break_long_words=False)) if numeric else name
+        for name, needed, numeric in zip(table.columns, widths, table.is_numeric(), strict=True)
     ]
 
 

@@ -1,6 +1,6 @@
 """What is in the data: labels, lengths, duplicates, unusual characters, and what matters to one task alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from danseo.eda.counting import percent
 from danseo.eda.dialogues import WOS
 from danseo.eda.duplicates import duplicate_tables
 from danseo.eda.entities import NER
-from danseo.eda.labels import label_panel, label_table, source_table
+from danseo.eda.labels import label_panel, label_table, source_tables
 from danseo.eda.lengths import length_panel, length_table
 from danseo.eda.panels import Panel
 from danseo.eda.parses import DP
@@ -55,7 +55,7 @@ def describe(task: Task, splits: Mapping[str, Sequence[Example]]) -> Description
     tables = (
         rows_table(task, ordered),
         label_table(task, view, ordered),
-        *([by_source] if (by_source := source_table(view, ordered)) else []),
+        *source_tables(view, ordered),
         length_table(view, ordered),
         *view.tables(ordered),
         *duplicate_tables(view, ordered),
@@ -71,8 +71,19 @@ def rows_table(task: Task, splits: Splits) -> Table:
     for split, examples in splits.items():
         here, official = task.rows(examples), task.official_rows.get(split)
         rows.append((split, here, official, percent(here, official or 0), len(examples)))
-    note = "Rows are dialogues; an example is a user turn with what was said before." if task.kind == "track" else ""
-    return Table(f"{task.short}: {task.title}", ("split", "rows", "official", "here %", "examples"), rows, note)
+    notes = ["Rows are dialogues; an example is a user turn with what was said before."] if task.kind == "track" else []
+    columns = ("split", "rows", "official", "here %", "examples")
+    return Table(f"{task.short}: {task.title}", columns, rows, " ".join([*notes, *_strays(splits)]))
+
+
+def _strays(splits: Splits) -> Iterator[str]:
+    """Warnings about examples that belong to another split, going by their guids."""
+    for split, other in (("train", "dev"), ("dev", "train")):
+        guids = [example.guid for example in splits.get(split, ())]
+        if strays := sum(f"_{other}_" in guid for guid in guids):
+            yield f"{strays:,} of the {split} examples have guids that say {other}."
+    if len(splits) == 2 and (shared := set.intersection(*({e.guid for e in examples} for examples in splits.values()))):
+        yield f"{len(shared):,} guids are in both splits, such as {min(shared)}."
 
 
 def _title(task: Task, rows: Mapping[str, int]) -> str:

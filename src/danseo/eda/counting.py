@@ -114,7 +114,7 @@ def shift_note(before: Counter[str], after: Counter[str], first: str, second: st
     chance = f" (chance alone: about {chance_variation(before, after):.3f})" if independent else ""
     cost = divergence(before, after)
     only = [name for name in after if after[name] and not before[name]]
-    shown = f"{cost:.3f} bits" if math.isfinite(cost) else f"infinite: only in {second} are {_listed(only)}"
+    shown = f"{cost:.3f} bits" if math.isfinite(cost) else f"infinite: only {second} has {_listed(only)}"
     return f"Total variation distance {total_variation(before, after):.3f}{chance}; KL({second}‖{first}) {shown}."
 
 

@@ -129,7 +129,7 @@ def growth_panel(splits: Splits) -> Lines:
             sizes[(len(example.turns) + 1) // 2].append(len(example.gold))
         points = [(turn, sum(sizes[turn]) / len(sizes[turn])) for turn in sorted(sizes) if len(sizes[turn]) >= 10]
         lines.append(Line("slots", split, points))
-    return Lines("how states grow (turns with 10 or more dialogues)", lines, "user turn", "mean slots filled")
+    return Lines("How states grow (turns with 10 or more dialogues)", lines, "user turn", "mean slots filled")
 
 
 def _tables(splits: Splits) -> list[Table]:

@@ -69,7 +69,7 @@ def _guid_table(found: Mapping[str, tuple[Findings, int]]) -> Table:
         (name, where, tuple(example.guid for example in islice(chain.from_iterable(finding.groups), _SHOWN)))
         for where, (findings, _) in found.items()
         for name, finding in findings.items()
-        if finding.count
+        if finding.count and not (name == ALIKE and finding.count == findings[SAME].count)
     ]
     return Table("Duplicates: where to look", ("same", "where", "first guids, those of a group together"), rows)
 
@@ -81,7 +81,7 @@ def _within(view: View, examples: Sequence[Any], loose: Loosen) -> Findings:
     findings = {
         SAME: Finding(exact, _surplus(exact), "surplus rows"),
         CONFLICT: Finding(conflicts, len(conflicts), "inputs"),
-        ALIKE: Finding(alike, _surplus(alike), "surplus rows"),
+        ALIKE: Finding(_new_first(alike, exact), _surplus(alike), "surplus rows"),
     }
     if view.swapped:
         pairs = _swapped_pairs(view, view.swapped, examples)
@@ -96,7 +96,7 @@ def _across(view: View, before: Sequence[Any], after: Sequence[Any], loose: Loos
     exact = _met(before, after, lambda example: view.key(example, _exact))
     conflicts = [pair for pair in exact if view.gold(pair[0]) != view.gold(pair[1])]
     alike = _met(before, after, lambda example: view.key(example, loose))
-    found = {SAME: exact, CONFLICT: conflicts, ALIKE: alike}
+    found: dict[str, Sequence[Group]] = {SAME: exact, CONFLICT: conflicts, ALIKE: _new_first(alike, exact)}
     if view.shared:
         found[view.sharing] = _met(before, after, view.shared)
     return {name: Finding(pairs, len(pairs), "rows") for name, pairs in found.items()}
@@ -108,6 +108,12 @@ def _repeated(examples: Sequence[Any], key: Callable[[Any], Hashable]) -> list[l
     for example in examples:
         groups[key(example)].append(example)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _new_first(groups: Iterable[Group], known: Iterable[Group]) -> list[Group]:
+    """The groups, those ahead that do not begin like a known one."""
+    firsts = {group[0].guid for group in known}
+    return sorted(groups, key=lambda group: group[0].guid in firsts)
 
 
 def _surplus(groups: Iterable[Group]) -> int:

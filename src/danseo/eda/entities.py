@@ -130,7 +130,7 @@ def memory_panel(splits: Splits) -> Bars | None:
         f"not in {first}": [100 * (total - same - other) / total for _, total, same, other in shares],
     }
     names = [f"{name} ({total:,})" for name, total, _, _ in shares]
-    title = f"entities of {second}: known from {first}?"
+    title = f"Entities of {second}: known from {first}?"
     return Bars(title, names, series, f"% of the {second} entities", stacked=True)
 
 
@@ -146,7 +146,9 @@ NER = View(
     texts=lambda example: (example.text,),
     lengths={
         "sentence": characters(lambda example: example.text),
-        "entity": Length("characters", lambda examples: [end - start for _, start, end, _ in entities_of(examples)]),
+        "entity": Length(
+            "characters", lambda examples: [end - start for _, start, end, _ in entities_of(examples)], is_text=True
+        ),
         "entities per sentence": Length("entities", lambda examples: [_entities(example) for example in examples]),
     },
     key=lambda example, loose: (loose(example.text),),

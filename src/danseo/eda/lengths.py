@@ -1,6 +1,8 @@
 """How long the texts are."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Splits, View
@@ -27,13 +29,25 @@ def length_table(view: View, splits: Splits) -> Table:
 
 
 def length_panel(view: View, splits: Splits) -> Lines:
-    """For every text in characters: the share that is no longer than the length on the axis."""
-    lines = []
-    for name, length in view.lengths.items():
-        for split, examples in splits.items():
-            if length.unit == "characters" and (values := sorted(length.measure(examples))):
-                points = [(max(percentile(values, share), 1), share) for share in range(1, 100)]
-                lines.append(Line(name, split, [(x, y) for x, y in points]))
-    medians = [line.points[49][0] for line in lines]
-    spread = max(line.points[-1][0] for line in lines) / min(medians) if lines else 1
-    return Lines("lengths, 1st to 99th percentile", lines, "characters", "% not longer than this", log_x=spread > 20)
+    """For every text: the share that is no longer than the length on the axis, up to the 99th percentile."""
+    measured = {
+        (name, split): sorted(length.measure(examples))
+        for name, length in view.lengths.items()
+        for split, examples in splits.items()
+        if length.is_text
+    }
+    measured = {key: values for key, values in measured.items() if values}
+    lines = [
+        Line(name, split, cumulated(values[: -(-99 * len(values) // 100)], len(values)))  # the longest percent left out
+        for (name, split), values in measured.items()
+    ]
+    medians = [percentile(values, 50) for values in measured.values()]
+    wide = max(medians) > 5 * max(min(medians), 1)  # a passage and an answer need a logarithmic axis to share it
+    return Lines("Lengths of texts", lines, "characters", "% not longer than this", log_x=wide, steps=True)
+
+
+def cumulated(ordered: Sequence[int], total: int | None = None) -> list[tuple[float, float]]:
+    """Every value that occurs, with the % of values up to it."""
+    counts = Counter(ordered)
+    running = accumulate(counts.values())
+    return [(value, 100 * count / (total or len(ordered))) for value, count in zip(counts, running, strict=True)]

@@ -33,6 +33,7 @@ class Lines:
     x_label: str
     y_label: str
     log_x: bool = False
+    steps: bool = False
 
 
 @dataclass(frozen=True)

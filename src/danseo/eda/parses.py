@@ -78,7 +78,7 @@ def distance_panel(splits: Splits) -> Lines:
         last = min(max(counter, default=1), _FARTHEST)
         points = [(k, percent(counter[k], counter.total()) or 0.0) for k in range(1, last + 1)]
         lines.append(Line("distance", split, points))
-    return Lines("how far the head is", lines, "words from a word to its head", "% of the words")
+    return Lines("How far the head is", lines, "words from a word to its head", "% of the words")
 
 
 def _tables(splits: Splits) -> list[Table]:
@@ -92,7 +92,9 @@ DP = View(
     texts=lambda example: (" ".join(example.words),),
     lengths={
         "sentence": characters(lambda example: " ".join(example.words)),
-        "word": Length("characters", lambda examples: [len(word) for example in examples for word in example.words]),
+        "word": Length(
+            "characters", lambda examples: [len(word) for example in examples for word in example.words], is_text=True
+        ),
         "words per sentence": Length("words", lambda examples: [len(example.words) for example in examples]),
         "way to the head": Length("words", distances),
     },

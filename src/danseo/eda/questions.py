@@ -67,7 +67,7 @@ def place_panel(splits: Splits) -> Lines:
         counter = Counter(place for e in examples if (place := place_of_answer(e, 10)) is not None)
         points = [(10 * k + 5, percent(counter[k], counter.total()) or 0.0) for k in range(10)]
         lines.append(Line("answers", split, points))
-    return Lines("where answers begin", lines, "% of the passage before the answer", "% of the answers, per tenth")
+    return Lines("Where answers begin", lines, "% of the passage before the answer", "% of the answers, per tenth")
 
 
 def _answer_lengths(examples: Sequence[QuestionExample]) -> list[int]:
@@ -82,7 +82,7 @@ MRC = View(
     lengths={
         "passage": characters(lambda example: example.text),
         "question": characters(lambda example: example.question),
-        "first answer": Length("characters", _answer_lengths),
+        "first answer": Length("characters", _answer_lengths, is_text=True),
     },
     key=lambda example, loose: (loose(example.text), loose(example.question)),
     shared=lambda example: example.text,

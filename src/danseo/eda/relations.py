@@ -127,7 +127,7 @@ def heat_panel(splits: Splits) -> Heat | None:
     names = label_names(counters, LABELS)
     values = [[percent(counter[name], counter.total()) or 0.0 for name in names] for counter in counters.values()]
     rows = [f"{pair} ({counter.total():,})" for pair, counter in counters.items()]
-    return Heat(f"labels of each type pair, {split}", rows, names, values, "% of the pair")
+    return Heat(f"Labels of each type pair, {split}", rows, names, values, "% of the pair")
 
 
 def _key(example: RelationExample, loose: Loosen) -> Key:

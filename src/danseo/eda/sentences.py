@@ -5,6 +5,8 @@ from typing import Any
 
 from danseo.eda.counting import checks_table, tally
 from danseo.eda.labels import ratio_panel, source_panel
+from danseo.eda.lengths import cumulated, percentile
+from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Key, Loosen, Splits, View, characters
 from danseo.records import TextExample
 from danseo.tables import Table
@@ -34,6 +36,41 @@ def _pair_texts(example: TextExample) -> tuple[str, ...]:
 def _pair_checks(checks: Any, splits: Splits) -> list[Table]:
     tallies = [(name, "rows", {s: tally(examples, test) for s, examples in splits.items()}) for name, test in checks]
     return [checks_table("Pairs", tallies)]
+
+
+def overlap(example: TextExample) -> int:
+    """How much of the hypothesis is copied: the % of its pairs of neighbouring characters that the premise has, too."""
+    premise, hypothesis = (text.replace(" ", "") for text in _pair_texts(example))
+    pairs = {hypothesis[k : k + 2] for k in range(len(hypothesis) - 1)}
+    return 100 * sum(pair in premise for pair in pairs) // len(pairs) if pairs else 0
+
+
+def _overlaps(splits: Splits) -> dict[tuple[str, str], list[int]]:
+    """Label and split -> the overlap of every pair, in order."""
+    found: dict[tuple[str, str], list[int]] = {(label, split): [] for label in nli.LABELS for split in splits}
+    for split, examples in splits.items():
+        for example in examples:
+            found[example.gold, split].append(overlap(example))
+    return {key: sorted(values) for key, values in found.items() if values}
+
+
+def overlap_table(splits: Splits) -> Table:
+    """Does copying give the label away?"""
+    rows: list[tuple[object, ...]] = [
+        (label, split, *(percentile(values, share) for share in (10, 50, 90)), sum(values) / len(values))
+        for (label, split), values in _overlaps(splits).items()
+    ]
+    note = "Counted in pairs of neighbouring characters, spaces left out."
+    return Table(
+        "% of the hypothesis that is in the premise", ("label", "split", "p10", "p50", "p90", "mean"), rows, note
+    )
+
+
+def overlap_panel(splits: Splits) -> Lines:
+    """The same as curves: the further a label lies to the right, the more it copies."""
+    lines = [Line(*key, cumulated(values)) for key, values in _overlaps(splits).items()]
+    x_label = "% of the hypothesis that is in the premise (pairs of characters)"
+    return Lines("How much hypotheses copy", lines, x_label, "% that copy no more than this", steps=True)
 
 
 _ALIKE = ("the two sentences are the same", lambda example: example.text == example.pair)
@@ -86,6 +123,6 @@ NLI: View = View(
     shared=lambda example: example.text,
     sharing="premise",
     label_order=nli.LABELS,
-    tables=partial(_pair_checks, [_ALIKE, _WITHIN]),
-    panel=lambda splits: source_panel(NLI, splits),
+    tables=lambda splits: [overlap_table(splits), *_pair_checks([_ALIKE, _WITHIN], splits)],
+    panel=overlap_panel,
 )

@@ -18,6 +18,8 @@ class Length:
 
     unit: str
     measure: Callable[[Sequence[Any]], list[int]]
+    is_text: bool = False
+    """Whether it is a text that is measured, in characters: those are drawn together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,4 +51,4 @@ class View:
 
 def characters(text: Callable[[Any], str]) -> Length:
     """The length in characters of one text of every example."""
-    return Length("characters", lambda examples: [len(text(example)) for example in examples])
+    return Length("characters", lambda examples: [len(text(example)) for example in examples], is_text=True)

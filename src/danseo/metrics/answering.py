@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from danseo.metrics.statistic import Counts, mean
 
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]+")
 # The official pattern was to remove brackets and quotes, but its class closes early, so it needs all of this in a row.
 _MISTYPED = re.compile("['\"《》<>〈〉]\\(\\)‘’")
 _MEANT = str.maketrans("", "", "《》〈〉「」『』‘’“”")
@@ -20,7 +20,11 @@ Normalise = Callable[[str], str]
 @lru_cache(maxsize=65536)
 def normalise(text: str) -> str:
     """The official form: lower case, no ASCII punctuation, single spaces; Korean brackets stay."""
-    return " ".join(_MISTYPED.sub("", text).lower().translate(_NO_PUNCTUATION).split())
+    if text.isalnum():
+        return text.lower()  # most answers are a word or a number, with nothing to remove
+    if "()‘’" in text:
+        text = _MISTYPED.sub("", text)
+    return " ".join(_PUNCTUATION.sub("", text.lower()).split())
 
 
 def normalise_brackets(text: str) -> str:
@@ -30,6 +34,10 @@ def normalise_brackets(text: str) -> str:
 
 def longest_common_substring(a: str, b: str) -> int:
     """The length of the longest stretch that both texts share."""
+    if len(a) > len(b):
+        a, b = b, a
+    if a in b:
+        return len(a)
     best = 0
     for start in range(len(a)):
         while start + best < len(a) and a[start : start + best + 1] in b:
@@ -55,9 +63,7 @@ def _f1(length: int, answer: str, gold: str) -> float:
     return 2 * length / (len(answer) + len(gold))
 
 
-def exact_match(
-    golds: Sequence[Sequence[str]], answers: Sequence[str], normalised: Normalise = normalise
-) -> Counts:
+def exact_match(golds: Sequence[Sequence[str]], answers: Sequence[str], normalised: Normalise = normalise) -> Counts:
     """Share of the answers that equal an accepted one; no accepted one means the empty text."""
     return mean(
         [
@@ -81,4 +87,4 @@ def best_overlap(
 ) -> float:
     """The best overlap with any accepted answer."""
     normal = normalise(answer)
-    return max(overlap(normal, normalise(text), common) for text in gold or ("",))
+    return max([overlap(normal, normalise(text), common) for text in gold or ("",)])

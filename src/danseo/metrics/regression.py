@@ -18,7 +18,9 @@ def _standard(numbers: Sequence[float]) -> Array:
     column = np.asarray(numbers, dtype=float)
     centred = column - column.mean()
     spread = np.abs(centred).max(initial=0)
-    return centred / spread if spread > 1e-12 * max(1.0, float(np.abs(column).max(initial=0))) else np.zeros_like(column)
+    return (
+        centred / spread if spread > 1e-12 * max(1.0, float(np.abs(column).max(initial=0))) else np.zeros_like(column)
+    )
 
 
 def _correlation(sums: Array) -> Array:

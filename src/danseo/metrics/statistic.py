@@ -101,12 +101,15 @@ def micro_f1_or_zero(sums: Array) -> Array:
 
 def class_table(examples: Array, golds: Array, answers: Array, classes: int, n: int) -> Array:
     """Per example and class: hits, answered, gold; the inputs are parallel, one entry per unit."""
-    table = np.zeros((n, classes, 3))
-    np.add.at(table[..., 1], (examples, answers), 1)
-    np.add.at(table[..., 2], (examples, golds), 1)
     right = golds == answers
-    np.add.at(table[..., 0], (examples[right], golds[right]), 1)
-    return table.reshape(n, classes * 3)
+    columns = (examples[right], golds[right]), (examples, answers), (examples, golds)
+    return np.stack([counted(rows, names, classes, n) for rows, names in columns], axis=-1).reshape(n, classes * 3)
+
+
+def counted(examples: Array, classes: Array, width: int, n: int, weights: Array | None = None) -> Array:
+    """How many units of each class each example has, as a table; with weights, how much they weigh."""
+    cells = examples * width + classes
+    return np.bincount(cells, weights, minlength=n * width).astype(float).reshape(n, width)
 
 
 def encode(words: Sequence[str], index: dict[str, int]) -> Array:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import chain
+from functools import cached_property
 
 import numpy as np
 
@@ -12,21 +11,16 @@ from danseo.metrics.statistic import (
     Counts,
     Formula,
     class_table,
+    counted,
     macro_f1,
     macro_f1_absent_is_right,
     mean,
     micro_f1,
 )
+from danseo.metrics.tag_numbers import tag_numbers
 
 Tags = Sequence[str]
 Span = tuple[int, int, str]
-
-
-@lru_cache
-def tag_index(types: tuple[str, ...]) -> dict[str, int]:
-    """O is 0, B- of the k-th type 2k+1 and I- 2k+2, so arithmetic tells type and position apart."""
-    pairs = ((f"{place}-{name}", 2 * k + shift) for k, name in enumerate(types) for place, shift in (("B", 1), ("I", 2)))
-    return {"O": 0, **dict(pairs)}
 
 
 @dataclass(frozen=True)
@@ -41,15 +35,11 @@ class Tagged:
 
     @classmethod
     def of(cls, golds: Sequence[Tags], answers: Sequence[Tags], types: tuple[str, ...]) -> "Tagged":
-        lengths = [len(tags) for tags in golds]
-        if lengths != [len(tags) for tags in answers]:
+        lengths = list(map(len, golds))
+        if lengths != list(map(len, answers)):
             raise ValueError("every answer needs as many tags as its gold")
-        index, total = tag_index(types), sum(lengths)
-        gold, answer = (
-            np.fromiter(map(index.__getitem__, chain.from_iterable(rows)), dtype=np.int16, count=total)
-            for rows in (golds, answers)
-        )
-        return cls(gold, answer, np.repeat(np.arange(len(lengths)), lengths), len(lengths), types)
+        sentences = np.repeat(np.arange(len(lengths)), lengths)
+        return cls(tag_numbers(golds, types), tag_numbers(answers, types), sentences, len(lengths), types)
 
     def kept(self, mask: Array) -> "Tagged":
         """The same sentences with only the marked positions."""
@@ -89,12 +79,12 @@ class Tagged:
         return self._span_table(by_length=True)
 
     def _span_table(self, *, by_length: bool) -> Array:
-        table = np.zeros((self.n, len(self.types), 3))
+        columns = []
         sides = (self.gold_spans, self.found), (self.answer_spans, slice(None)), (self.gold_spans, slice(None))
-        for column, ((start, end, type_), chosen) in enumerate(sides):
-            weight = (end - start)[chosen] if by_length else 1
-            np.add.at(table[..., column], (self.sentences[start[chosen]], type_[chosen]), weight)
-        return table.reshape(self.n, -1)
+        for (start, end, type_), chosen in sides:
+            weights = (end - start)[chosen] if by_length else None
+            columns.append(counted(self.sentences[start[chosen]], type_[chosen], len(self.types), self.n, weights))
+        return np.stack(columns, axis=-1).reshape(self.n, -1)
 
     @cached_property
     def tag_table(self) -> Array:
@@ -103,15 +93,17 @@ class Tagged:
 
 def strict_spans(tags: Array, starts_sentence: Array) -> tuple[Array, Array, Array]:
     """Start, end and type of every entity: a B- and the I- of its type that follow; other I- belong to nothing."""
-    begins = tags % 2 == 1
-    types = (tags - 1) // 2
-    inside = (tags > 0) & ~begins
-    goes_on = np.zeros(len(tags), dtype=bool)
-    goes_on[1:] = inside[1:] & (tags[:-1] > 0) & (types[1:] == types[:-1]) & ~starts_sentence[1:]
-    breaks = np.append(np.flatnonzero(~goes_on), len(tags))
-    starts = np.flatnonzero(begins)
-    ends = breaks[np.searchsorted(breaks, starts, side="right")]
-    return starts, ends, types[starts]
+    places = np.flatnonzero(tags > 0)  # most tags are O
+    chosen = tags[places]
+    types = (chosen - 1) >> 1
+    goes_on = np.zeros(len(places), dtype=bool)
+    goes_on[1:] = (types[1:] == types[:-1]) & (np.diff(places) == 1)
+    begins = chosen & 1 == 1
+    goes_on &= ~begins & ~starts_sentence[places]
+    first = np.flatnonzero(begins)
+    breaks = np.append(np.flatnonzero(~goes_on), len(places))
+    last = breaks[np.searchsorted(breaks, first, side="right")] - 1
+    return places[first], places[last] + 1, types[first].astype(np.int64)
 
 
 def entity_counts(tagged: Tagged, formula: Formula = macro_f1) -> Counts:
@@ -173,7 +165,9 @@ def spans_of(tags: Tags) -> Iterator[Span]:
             start, kind = place, tag[2:]
 
 
-def without_spaces(golds: Sequence[Tags], answers: Sequence[Tags], texts: Sequence[str], types: tuple[str, ...]) -> Tagged:
+def without_spaces(
+    golds: Sequence[Tags], answers: Sequence[Tags], texts: Sequence[str], types: tuple[str, ...]
+) -> Tagged:
     """The tags at the characters that are no spaces: what KLUE scores."""
     characters = np.frombuffer("".join(texts).encode("utf-32-le"), dtype=np.uint32)
     return Tagged.of(golds, answers, types).kept(characters != ord(" "))

@@ -14,13 +14,16 @@ from danseo.reading import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")  # Okabe and Ito's
 _DASHES = ("solid", (0, (4, 2)), (0, (1, 1.5)))
 _FORMATS = ("png", "svg", "pdf")
 _FONT_PACKAGE = "koreanize_matplotlib"
-_ROOM_FOR_NUMBERS = 12
+_REST = "#BBBBBB"
+_MANY = 20  # more rows or columns than this want small print
+_LETTERS = 80  # that fit below the columns of a heat map
+_WORTH_A_NUMBER = 0.5
 
 
 def korean_font() -> Path:
@@ -43,7 +46,7 @@ def use_korean_font() -> Iterator[None]:
     name = FontProperties(fname=path).get_name()
     if name not in fontManager.get_font_names():
         fontManager.addfont(path)
-    settings = {
+    settings: dict[Any, Any] = {
         "font.family": [name, "DejaVu Sans"],
         "font.size": 9,
         "axes.titlesize": 10.5,
@@ -62,12 +65,13 @@ def use_korean_font() -> Iterator[None]:
 def korean_figure(path: Path, width: float, height: float) -> Iterator["Figure"]:
     """A figure of so many inches to draw on; it is written to path, whole or not at all, when the block ends well."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in _FORMATS:
         raise DanseoError(f"{path}: a plot can be one of {', '.join(_FORMATS)}; end its name in one of these")
     with use_korean_font():
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
         yield figure
         dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
         buffer = BytesIO()
@@ -78,26 +82,27 @@ def korean_figure(path: Path, width: float, height: float) -> Iterator["Figure"]
 def plot_description(description: Description, path: Path) -> None:
     """Draw a description: the labels on the left, the other panels below each other on the right."""
     labels, *others = description.panels
-    height = max(_height(labels), sum(map(_height, others)))
-    with korean_figure(path, 13.5, height + 0.6) as figure:
+    heights = [_height(panel) for panel in others]
+    with korean_figure(path, 14, max(_height(labels), sum(heights)) + 0.5) as figure:
         figure.suptitle(description.title, fontsize=13, x=0.01, ha="left")
-        grid = figure.add_gridspec(len(others), 2, width_ratios=(5, 7), height_ratios=[_height(p) for p in others])
-        _draw(figure.add_subplot(grid[:, 0]), labels)
-        for row, panel in enumerate(others):
-            _draw(figure.add_subplot(grid[row, 1]), panel)
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr]
+        left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(5, 7))[0]
+        _draw(left, labels)  # subfigures, so that no panel bends to another's margins
+        parts = right.subfigures(len(others), 1, squeeze=False, height_ratios=heights)
+        for part, panel in zip(parts[:, 0], others, strict=True):
+            _draw(part, panel)
 
 
 def _height(panel: Panel) -> float:
     """The inches that a panel needs."""
     if isinstance(panel, Lines):
-        return 3.2
+        return 3.4
     if isinstance(panel, Heat):
-        return 1.2 + 0.26 * len(panel.rows) + 0.075 * max(map(len, panel.columns))
-    return max(2.6, 1.0 + 0.24 * len(panel.names))
+        return 0.9 + 0.27 * len(panel.rows) + (0.1 if _is_upright(panel) else 0.075) * max(map(len, panel.columns))
+    return max(2.6, 1.0 + 0.25 * len(panel.names))
 
 
-def _draw(axes: "Axes", panel: Panel) -> None:
+def _draw(figure: "SubFigure", panel: Panel) -> None:
+    axes = figure.add_subplot()
     axes.set_title(panel.title)
     if isinstance(panel, Bars):
         _draw_bars(axes, panel)
@@ -110,25 +115,26 @@ def _draw(axes: "Axes", panel: Panel) -> None:
 
 
 def _draw_bars(axes: "Axes", panel: Bars) -> None:
-    places = range(len(panel.names))
+    colours = (*COLOURS[: len(panel.series) - 1], _REST) if panel.stacked else COLOURS
     thick = 0.8 if panel.stacked else 0.8 / len(panel.series)
     ends = [0.0] * len(panel.names)
     for number, (name, values) in enumerate(panel.series.items()):
         shift = 0 if panel.stacked else (number - (len(panel.series) - 1) / 2) * thick
-        left = ends if panel.stacked else 0.0
-        axes.barh(
-            [p + shift for p in places], values, thick, left, label=name, color=COLOURS[number], edgecolor="white"
-        )
+        places = [place + shift for place in range(len(values))]
+        bars = axes.barh(places, values, thick, ends if panel.stacked else 0.0, label=name, color=colours[number])
         ends = [end + value for end, value in zip(ends, values, strict=True)]
+        if not panel.stacked:
+            axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=6.5 if len(values) > _MANY else 8)
     _name_rows(axes, panel.names)
     axes.set_xlabel(panel.x_label)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     if panel.stacked:
         axes.set_xlim(0, 100)
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=len(panel.series), borderaxespad=0)
     else:
-        axes.legend(loc="best")
+        axes.margins(x=0.08)  # for the numbers behind the bars
+    if len(panel.series) > 1:
+        axes.figure.legend(loc="outside lower right", ncols=len(panel.series))
 
 
 def _name_rows(axes: "Axes", names: Sequence[str]) -> None:
@@ -142,55 +148,64 @@ def _draw_lines(axes: "Axes", panel: Lines) -> None:
     splits = list(dict.fromkeys(line.split for line in panel.lines))
     for line in panel.lines:
         several = len(subjects) > 1
-        colour = COLOURS[(subjects if several else splits).index(line.subject if several else line.split)]
+        colour = COLOURS[subjects.index(line.subject) if several else splits.index(line.split)]
         name = f"{line.subject}, {line.split}" if several else line.split
-        xs, ys = zip(*line.points, strict=True) if line.points else ((), ())
+        xs, ys = [x for x, _ in line.points], [y for _, y in line.points]
         dash = _DASHES[splits.index(line.split)]
-        axes.plot(xs, ys, color=colour, linestyle=dash, linewidth=1.8, label=name)
-    if panel.log_x:
-        from matplotlib.ticker import NullFormatter, ScalarFormatter
-
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(ScalarFormatter())
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        style = "steps-post" if panel.steps else "default"
+        axes.plot(xs, ys, color=colour, linestyle=dash, drawstyle=style, linewidth=1.8, label=name)
+    _scale_length_axis(axes, log=panel.log_x)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.grid(alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), borderaxespad=0)
+    axes.legend(loc="best")
+
+
+def _scale_length_axis(axes: "Axes", *, log: bool) -> None:
+    """Whole numbers below the axis: 1, 2, 5, 10 ... on a logarithmic one."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+
+
+def _is_upright(panel: Heat) -> bool:
+    """Whether the column names fit side by side."""
+    return max(map(len, panel.columns), default=0) * len(panel.columns) <= _LETTERS
 
 
 def _draw_heat(axes: "Axes", panel: Heat) -> None:
     from matplotlib.colors import PowerNorm
 
-    norm = PowerNorm(0.5, 0, 100)  # small shares matter, and would all look like none
-    image = axes.imshow(panel.values, aspect="auto", cmap="cividis_r", norm=norm)
+    norm = PowerNorm(0.6, 0, 100)  # small shares matter, and would all look like none
+    axes.imshow(panel.values, aspect="auto", cmap="Blues", norm=norm)
+    axes.set_title(f"{panel.title}: {panel.value_label}")
     axes.set_yticks(range(len(panel.rows)), panel.rows)
-    upright = max(map(len, panel.columns), default=0) * len(panel.columns) <= 80
-    axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=0 if upright else 90)
+    axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=0 if _is_upright(panel) else 90)
     axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
+    axes.spines[:].set_visible(True)
     for row, values in enumerate(panel.values):
         for column, value in enumerate(values):
-            if value >= 0.5:
-                colour = "white" if value > 40 else "black"
-                size = 8 if len(panel.columns) <= _ROOM_FOR_NUMBERS else 6.5
+            if value >= _WORTH_A_NUMBER:
+                colour = "white" if norm(value) > 0.6 else "black"
+                size = 7 if len(panel.columns) > _MANY else 8.5
                 axes.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=size)
-    assert axes.figure is not None
-    axes.figure.colorbar(image, ax=axes, label=panel.value_label, ticks=[0, 1, 5, 20, 50, 100], pad=0.01)
 
 
 def _draw_dots(axes: "Axes", panel: Dots) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     lows, values, highs = zip(*panel.values, strict=True)
-    places = range(len(panel.names))
-    errors = [
-        [v - low for v, low in zip(values, lows, strict=True)],
-        [h - v for v, h in zip(values, highs, strict=True)],
-    ]
+    left = [value - low for value, low in zip(values, lows, strict=True)]
+    right = [high - value for value, high in zip(values, highs, strict=True)]
     axes.axvline(panel.neutral, color="0.5", linewidth=1)
-    axes.errorbar(values, list(places), xerr=errors, fmt="o", color=COLOURS[0], capsize=3)
+    axes.errorbar(values, range(len(values)), xerr=[left, right], fmt="o", color=COLOURS[0], capsize=3)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -196,7 +196,7 @@ _OPENINGS: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
             "{price} {kind:을/를} 추천해 주세요.",
             "친구들과 갈 {price} {kind:을/를} 찾고 있어요.",
             "{price} {kind:을/를} 예약하고 싶어요.",
-            "부모님을 모시고 갈 {price} {kind:이/가} 있을까요?",
+            "동료들과 갈 {price} {kind:이/가} 있을까요?",
         ),
     },
     "관광": {
@@ -584,7 +584,7 @@ def _dialogue(guid: str, plan: Sequence[str], talk: _Talk) -> dict[str, Any]:
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
     """The dialogues of a split, the plans taking turns."""
     decks: dict[str, list[tuple[str, str]]] = {}
-    dialogues = []
+    dialogues: list[dict[str, Any]] = []
     openings: set[str] = set()
     while len(dialogues) < _SIZES[split]:
         number = len(dialogues)

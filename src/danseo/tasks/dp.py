@@ -10,9 +10,7 @@ from danseo.reading import Block, Row, is_parquet, quote, read_blocks, read_rows
 from danseo.records import ParseExample, Prediction
 from danseo.tasks.task import Task, answers_of, golds_of
 
-COMMON = tuple(
-    "NP NP_AJT VP NP_SBJ VP_MOD NP_OBJ AP NP_CNJ NP_MOD VNP DP VP_AJT VNP_MOD NP_CMP VP_SBJ".split()
-)
+COMMON = tuple("NP NP_AJT VP NP_SBJ VP_MOD NP_OBJ AP NP_CNJ NP_MOD VNP DP VP_AJT VNP_MOD NP_CMP VP_SBJ".split())
 LABELS = (
     *COMMON,
     *(
@@ -29,14 +27,13 @@ def read(path: Path) -> list[ParseExample]:
 
 
 def _from_block(block: Block, path: Path) -> ParseExample:
-    rows = [
-        (Row({}, f"{path}, line {number} (guid {quote(block.guid)})"), *fields) for number, fields in block.lines
-    ]
     gold = tuple(
-        _edge(row, place, index, head, relation, len(rows))
-        for place, (row, index, _, _, _, head, relation) in enumerate(rows, 1)
+        _edge(
+            Row({}, f"{path}, line {number} (guid {quote(block.guid)})"), place, index, head, relation, len(block.lines)
+        )
+        for place, (number, (index, _, _, _, head, relation)) in enumerate(block.lines, 1)
     )
-    _, _, words, lemmas, pos, _, _ = zip(*rows, strict=True)
+    _, words, lemmas, pos, _, _ = zip(*(fields for _, fields in block.lines), strict=True)
     return ParseExample(block.guid, words=words, gold=gold, text=block.text, lemmas=lemmas, pos=pos)
 
 
@@ -52,8 +49,10 @@ def _from_hub(row: Row, guid: str) -> ParseExample:
     """The Hub keeps lists per sentence and no guid: the place in the file makes one."""
     words, lemmas, pos, relations = (row.texts(key) for key in ("word_form", "lemma", "pos", "deprel"))
     indexes, heads = row.values.get("index"), row.values.get("head")
-    if not isinstance(indexes, list) or not isinstance(heads, list) or not (
-        len(words) == len(lemmas) == len(pos) == len(relations) == len(indexes) == len(heads) > 0
+    if (
+        not isinstance(indexes, list)
+        or not isinstance(heads, list)
+        or not (len(words) == len(lemmas) == len(pos) == len(relations) == len(indexes) == len(heads) > 0)
     ):
         raise row.error("the lists of a sentence should have one entry per word; fetch the file again")
     columns = zip(indexes, heads, relations, strict=True)

@@ -25,9 +25,9 @@ def read(path: Path) -> list[QuestionExample]:
 
 
 def _question(qa: Row, context: str, document: Row) -> QuestionExample:
-    """One question; the passage loses its outer white space, as the Hub has it, and the offsets follow."""
+    """One question; passage and answers lose their outer white space, as on the Hub, and the offsets follow."""
     passage, margin = context.strip(), len(context) - len(context.lstrip())
-    spans = [] if qa.flag("is_impossible") else [_span(row, context) for row in qa.children("answers")]
+    spans = [] if qa.flag("is_impossible") else _required([_span(row, context) for row in qa.children("answers")], qa)
     return QuestionExample(
         qa.text("guid"),
         text=passage,
@@ -40,9 +40,16 @@ def _question(qa: Row, context: str, document: Row) -> QuestionExample:
     )
 
 
+def _required(spans: list[tuple[str, int]], row: Row) -> list[tuple[str, int]]:
+    """The spans, of which an answerable question has at least one."""
+    if not spans:
+        raise row.error("no answers although is_impossible is false; add them or mend is_impossible")
+    return spans
+
+
 def _question_type(row: Row) -> int | None:
     kind = row.values.get("question_type")
-    if kind not in QUESTION_TYPES or isinstance(kind, bool | float):
+    if kind is not None and (not isinstance(kind, int) or isinstance(kind, bool) or kind not in QUESTION_TYPES):
         raise row.error(f"question_type {quote(kind)} should be 1, 2, 3 or null")
     return kind
 
@@ -50,8 +57,9 @@ def _question_type(row: Row) -> int | None:
 def _span(row: Row, context: str) -> tuple[str, int]:
     text, start = row.text("text"), row.integer("answer_start")
     if start < 0 or not text.strip() or context[start : start + len(text)] != text:
-        raise row.error(f"the answer {quote(text)} is not in its context at {start}; mend text or answer_start")
-    return text, start
+        raise row.error(f"the answer {quote(text)} is not in its context at {quote(start)}; mend text or answer_start")
+    bare = text.strip()
+    return bare, start + text.index(bare)
 
 
 def _from_hub(row: Row) -> QuestionExample:
@@ -65,7 +73,7 @@ def _from_hub(row: Row) -> QuestionExample:
         if not isinstance(starts, list) or len(starts) != len(texts):
             raise answers.error("text and answer_start should have the same length; fetch the file again")
         pairs = zip(texts, starts, strict=True)
-        spans = [_settled(Row({"text": t, "answer_start": s}, row.where), context) for t, s in pairs]
+        spans = _required([_settled(Row({"text": t, "answer_start": s}, row.where), context) for t, s in pairs], row)
     return QuestionExample(
         row.text("guid"),
         text=context,

@@ -35,8 +35,10 @@ def read(path: Path) -> list[TextExample]:
 def _from_block(block: Block, path: Path) -> TextExample:
     for number, (character, tag) in block.lines:
         if len(character) != 1 or tag not in LABELS:
-            what = f"unknown tag {quote(tag)}; known: {', '.join(LABELS)}" if len(character) == 1 else (
-                f"{quote(character)} should be a single character; restore the line"
+            what = (
+                f"unknown tag {quote(tag)}; known: {', '.join(LABELS)}"
+                if len(character) == 1
+                else (f"{quote(character)} should be a single character; restore the line")
             )
             raise DataError(f"{path}, line {number} (guid {quote(block.guid)}): {what}")
     characters, tags = zip(*(fields for _, fields in block.lines), strict=True)
@@ -58,9 +60,8 @@ def check_answer(example: TextExample, answer: Any) -> tuple[str, ...]:
         raise ValueError("the answer should be a list of tags, one per character line of the raw file")
     if len(answer) != len(example.gold):
         raise ValueError(f"{len(answer)} tags for {len(example.gold)} characters (spaces count)")
-    if not _KNOWN.issuperset(map(str, answer)):
-        unknown = next(tag for tag in answer if tag not in LABELS)
-        raise ValueError(f"unknown tag {unknown!r}; known: {', '.join(LABELS)}")
+    if unknown := [tag for tag in answer if not isinstance(tag, str) or tag not in _KNOWN]:
+        raise ValueError(f"unknown tag {quote(unknown[0])}; known: {', '.join(LABELS)}")
     return tuple(answer)
 
 
@@ -70,10 +71,10 @@ _KNOWN = frozenset(LABELS)
 def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, Statistic]:
     golds, answers, texts = golds_of(examples), answers_of(predictions), [example.text for example in examples]
     official = without_spaces(golds, answers, texts, TYPES)
-    mended = [
+    mended_golds, mended_answers = (
         [mend_leading_space(tags, text) for tags, text in zip(rows, texts, strict=True)] for rows in (golds, answers)
-    ]
-    exact = without_spaces(*mended, texts, TYPES)
+    )
+    exact = without_spaces(mended_golds, mended_answers, texts, TYPES)
     return {
         "ner/entity_f1@official-1": entity_counts(official),
         "ner/char_f1@official-1": tag_macro_f1(official, with_o=True),

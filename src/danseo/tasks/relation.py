@@ -58,7 +58,7 @@ def _entity(row: Row, sentence: str) -> Entity:
     if not 0 <= start < end <= len(sentence) or sentence[start:end] != word:
         found = sentence[start:end] if 0 <= start < end else ""
         raise row.error(
-            f"the sentence has {quote(found)} at {start}..{end - 1}, not {quote(word)}; "
+            f"the sentence has {quote(found)} at {quote(start)}..{quote(end - 1)}, not {quote(word)}; "
             "mend start_idx and end_idx (the end is inclusive)"
         )
     return Entity(word, start, end, row.one_of(row.text("type"), TYPES, "field 'type'"))

@@ -1,15 +1,16 @@
 """KLUE-STS: how similar are two sentences, from 0 to 5?"""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from danseo.metrics.regression import pearson, threshold_f1
 from danseo.metrics.statistic import Statistic
-from danseo.reading import read_rows
+from danseo.reading import Row, quote, read_rows
 from danseo.records import Prediction, TextExample
 from danseo.tasks.task import Task, answers_of, golds_of
+
+_HUGE = 1e100  # answers may leave the scale, but their squares have to be numbers
 
 
 def read(path: Path) -> list[TextExample]:
@@ -19,16 +20,23 @@ def read(path: Path) -> list[TextExample]:
             row.text("guid"),
             text=row.text("sentence1"),
             pair=row.text("sentence2"),
-            gold=row.child("labels").number("real-label"),
+            gold=_gold(row.child("labels")),
             source=row.optional_text("source"),
         )
         for row in read_rows(path)
     ]
 
 
+def _gold(labels: Row) -> float:
+    mean = labels.number("real-label")
+    if not 0 <= mean <= 5:
+        raise labels.error(f"field 'real-label' should be from 0 to 5, not {mean}")
+    return mean
+
+
 def check_answer(example: TextExample, answer: Any) -> float:
-    if isinstance(answer, bool) or not isinstance(answer, int | float) or not math.isfinite(answer):
-        raise ValueError(f"the answer should be a number from 0 to 5, not {answer!r}")
+    if isinstance(answer, bool) or not isinstance(answer, int | float) or not -_HUGE < answer < _HUGE:
+        raise ValueError(f"the answer should be a number from 0 to 5, not {quote(answer)}")
     return float(answer)
 
 

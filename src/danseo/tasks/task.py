@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from danseo.metrics.statistic import Statistic
+from danseo.reading import quote
 from danseo.records import Prediction
 
 Kind = Literal["classify", "score", "tag", "parse", "answer", "track"]
@@ -52,7 +53,7 @@ def check_label(labels: Sequence[str]) -> Callable[[Any, Any], str]:
 
     def check(example: Any, answer: Any) -> str:
         if not isinstance(answer, str) or answer not in labels:
-            raise ValueError(f"unknown label {answer!r}; known: {', '.join(labels)}")
+            raise ValueError(f"unknown label {quote(answer)}; known: {', '.join(labels)}")
         return answer
 
     return check

@@ -1,0 +1,270 @@
+"""Every setting with its default and its help text; TOML files, --set and the docs all read them here."""
+
+import ast
+import inspect
+import json
+import textwrap
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from danseo.errors import DanseoError
+from danseo.reading import quote, read_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """How examples become inputs, and outputs answers."""
+
+    architecture: Literal["default", "official"] = "default"
+    """official: KLUE's own alignment, heads and decoding where they differ; they need gold POS tags for dp."""
+    max_length: int = 128
+    """Longest input in pieces, special ones included."""
+    stride: int = 128
+    """mrc: how far the next window starts behind the last one, in pieces."""
+    question_length: int = 64
+    """mrc: longest question in pieces; the rest is cut."""
+    answer_length: int = 30
+    """mrc: longest answer in pieces."""
+    best: int = 20
+    """mrc: how many starts and ends are combined."""
+    arc_size: int = 512
+    """dp: width of the layers that score heads."""
+    relation_size: int = 256
+    """dp: width of the layers that score relations."""
+    head_dropout: float = 0.33
+    """dp: dropout before and inside the scoring layers."""
+    value_length: int = 10
+    """wos: longest slot value in pieces."""
+    teacher_forcing: float = 0.5
+    """wos, official: share of the batches that read the gold value while writing it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How the weights are fitted."""
+
+    epochs: float = 3
+    """Passes over the training examples."""
+    batch_size: int = 32
+    """Examples per optimiser step, over all processes."""
+    batch_tokens: int = 8192
+    """Most padded pieces on a device at a time; a larger batch is worked off in parts."""
+    learning_rate: float = 5e-5
+    """Peak rate, reached when the warm-up ends."""
+    head_learning_rate: float | None = None
+    """Peak rate of the layers above the encoder; None takes learning_rate."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the rate falls after the warm-up."""
+    warmup: float = 0.1
+    """Share of the steps in which the rate rises from 0."""
+    weight_decay: float = 0.01
+    """Decay of weights; biases and norms have none."""
+    beta2: float = 0.999
+    """AdamW's memory of squared gradients."""
+    clip: float = 1.0
+    """Longest gradient; 0 never clips."""
+    evaluations: int = 2
+    """Evaluations per epoch."""
+    patience: int | None = None
+    """Stop after this many evaluations without a better headline score; None never stops."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """auto measures on this device and remembers."""
+    attention: Literal["auto", "eager", "sdpa"] = "auto"
+    """auto measures on this device and remembers."""
+    freeze: str = "none"
+    """none, encoder (only the head learns), embeddings, or a number: embeddings and that many lowest layers."""
+    layer_decay: float = 1.0
+    """Each layer's rate as a share of that of the layer above it."""
+    gradient_checkpointing: bool = False
+    """Recompute activations to save memory."""
+    label_smoothing: float = 0.0
+    """Share of the target that is spread over all labels."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced weighs labels by their rarity."""
+    outside_weight: float = 1.0
+    """ner: weight of the tag O in the loss."""
+    swa_start: float | None = None
+    """Average the weights from this epoch on (0 is the start); None does not."""
+    swa_every: int = 0
+    """Steps between the averaged weights; 0 takes those at the end of each epoch."""
+    swa_learning_rate: float | None = None
+    """Constant rate while averaging; None keeps the schedule."""
+    ema: float = 0.0
+    """Share of the old average that each step keeps, such as 0.999; 0 does not average."""
+    select_on: Literal["select", "dev"] = "select"
+    """Which dev examples pick the best checkpoint: one half (the other is reported), or all of them."""
+    threads: int = 0
+    """CPU threads; 0 leaves it to torch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One run: the same settings give the same directory."""
+
+    task: str
+    """The task, by name."""
+    model: str
+    """Hub id, id@revision, folder, or one of majority and linear."""
+    seed: int = 42
+    """Seed of weights, order and dropout."""
+    recipe: str = "default"
+    """The settings that were started from."""
+    limit: int = 0
+    """Only this many training examples; 0 takes all."""
+    trust_remote_code: bool = False
+    """Run code that comes with the checkpoint."""
+    head: HeadConfig = field(default_factory=HeadConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+@cache
+def setting_help(cls: type) -> dict[str, str]:
+    """Field -> the text below it."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for node, after in zip(body.body, body.body[1:], strict=False):
+        is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and is_text:
+            texts[node.target.id] = str(after.value.value)  # type: ignore[attr-defined]
+    return texts
+
+
+@cache
+def setting_paths() -> dict[str, tuple[type, str]]:
+    """Every setting by its full name, train.learning_rate, with its class and field."""
+    paths: dict[str, tuple[type, str]] = {}
+    for place in fields(RunConfig):
+        section = {"head": HeadConfig, "train": TrainConfig}.get(place.name)
+        if section is None:
+            paths[place.name] = (RunConfig, place.name)
+        else:
+            paths |= {f"{place.name}.{inner.name}": (section, inner.name) for inner in fields(section)}
+    return paths
+
+
+def full_name(key: str) -> str:
+    """The full name of a setting; the section may be left out. An unknown key is an error naming the nearest."""
+    paths = setting_paths()
+    matches = [path for path in paths if path == key or path.split(".")[-1] == key]
+    if matches:
+        return matches[0]
+    short = {path.split(".")[-1]: path for path in paths}
+    near = get_close_matches(key, [*paths, *short], 1, cutoff=0.4)
+    hint = f"; did you mean {short.get(near[0], near[0])}?" if near else ""
+    raise DanseoError(f"unknown setting {key!r}{hint} `danseo settings` lists all")
+
+
+def parse_setting(assignment: str) -> tuple[str, Any]:
+    """A --set key=value as full name and value."""
+    key, equals, text = assignment.partition("=")
+    if not equals:
+        raise DanseoError(f"--set {assignment}: write key=value, such as learning_rate=3e-5")
+    name = full_name(key.strip())
+    return name, checked(name, _literal(text.strip()))
+
+
+def _literal(text: str) -> Any:
+    """A number, true, false or none where the text is one; else the text itself."""
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.casefold() in words:
+        return words[text.casefold()]
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+def checked(name: str, value: Any) -> Any:
+    """The value in the type of the setting, or an error that says what is due."""
+    cls, attribute = setting_paths()[name]
+    hint = get_type_hints(cls)[attribute]
+    if get_origin(hint) is Literal:
+        if value is None:
+            value = "none"
+        if value not in get_args(hint):
+            raise DanseoError(f"{name} = {quote(value)}: should be one of {', '.join(map(str, get_args(hint)))}")
+        return value
+    kinds = get_args(hint) or (hint,)
+    if str in kinds:
+        return "none" if value is None else str(value)
+    if value in (None, "none") and type(None) in kinds:
+        return None  # TOML has no null
+    if float in kinds and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if any(type(value) is kind for kind in kinds):
+        return value
+    due = " or ".join("none" if kind is type(None) else kind.__name__ for kind in kinds)
+    raise DanseoError(f"{name} = {quote(value)}: should be {due}")
+
+
+def with_settings(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """The config with some settings changed, by full or short name."""
+    for key, value in settings.items():
+        name = full_name(key)
+        section, _, inner = name.rpartition(".")
+        value = checked(name, value)
+        config = (
+            replace(config, **{section: replace(getattr(config, section), **{inner: value})})
+            if section
+            else replace(config, **{name: value})
+        )
+    return config
+
+
+def flat(config: RunConfig) -> dict[str, Any]:
+    """Every setting by its full name."""
+    return {
+        name: getattr(getattr(config, name.split(".")[0]), name.split(".")[1]) if "." in name else getattr(config, name)
+        for name in setting_paths()
+    }
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file, by full name."""
+    try:
+        document = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise DanseoError(f"{path}: not valid TOML ({error}); mend it") from None
+    settings: dict[str, Any] = {}
+    for key, value in document.items():
+        inner = value if isinstance(value, dict) else None
+        for name, item in ({f"{key}.{k}": v for k, v in inner.items()} if inner is not None else {key: value}).items():
+            try:
+                settings[full_name(name)] = checked(full_name(name), item)
+            except DanseoError as error:
+                raise DanseoError(f"{path}: {error}") from None
+    return settings
+
+
+def to_toml(config: RunConfig) -> str:
+    """All settings, resolved, as a TOML document that reads back to the same config."""
+    sections: dict[str, list[str]] = {"": []}
+    for name, value in flat(config).items():
+        section, _, key = name.rpartition(".")
+        sections.setdefault(section, []).append(f"{key} = {_toml(value)}")
+    return "\n".join(
+        (f"[{section}]\n" if section else "") + "\n".join(lines) + "\n" for section, lines in sections.items()
+    )
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return '"none"'
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
+
+
+def read_config(path: Path) -> RunConfig:
+    """The config that to_toml wrote."""
+    settings = read_settings(path)
+    if missing := [name for name in ("task", "model") if name not in settings]:
+        raise DanseoError(f"{path}: {' and '.join(missing)} missing; is this a run's config.toml?")
+    base = RunConfig(task=settings["task"], model=settings["model"])
+    return with_settings(base, settings)

@@ -1,0 +1,1 @@
+"""Models: everything that answers examples with predictions."""

@@ -1,0 +1,1 @@
+"""Encoders: a pretrained body, one head per kind of task."""

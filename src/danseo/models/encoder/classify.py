@@ -1,0 +1,83 @@
+"""Labels from encoders: topics and inference."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from danseo.models.encoder.kind import Features, Kind, Outputs, balanced_weights, log_softmax, weighted_cross_entropy
+from danseo.records import Prediction
+
+
+class Classify(Kind):
+    """One or two texts in, one label out, through the stock head of the encoder's family."""
+
+    head: ClassVar[str] = "AutoModelForSequenceClassification"
+
+    def head_options(self) -> dict[str, Any]:
+        labels = dict(enumerate(self.task.labels))
+        return {"num_labels": len(labels), "id2label": labels, "label2id": {v: k for k, v in labels.items()}}
+
+    def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
+        features = encode_texts(examples, self)
+        if with_gold:
+            index = {label: number for number, label in enumerate(self.task.labels)}
+            for record, example in zip(features, examples, strict=True):
+                record.fields["label"] = index[example.gold]
+        return features
+
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+        return {"label": torch.tensor([f.fields["label"] for f in features])} if with_gold else {}
+
+    def prepare_loss(self, features: Sequence[Features]) -> None:
+        if self.train.class_weights == "balanced":
+            self.class_weights = balanced_weights([f.fields["label"] for f in features], len(self.task.labels))
+
+    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        return weighted_cross_entropy(outputs["logits"], batch["label"], self.class_weights, self.train.label_smoothing)
+
+    def unpack(
+        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
+    ) -> list[Outputs]:
+        return [{"logits": row} for row in outputs["logits"].float().cpu().numpy()]
+
+    def decode(
+        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        labels = self.task.labels
+        predictions = []
+        for example, output in zip(examples, outputs, strict=True):
+            probabilities = np.exp(log_softmax(output["logits"].astype(np.float64)))
+            named = {label: round(float(p), 6) for label, p in zip(labels, probabilities, strict=True)}
+            predictions.append(Prediction(example.guid, labels[int(output["logits"].argmax())], named))
+        return predictions
+
+
+def encode_texts(examples: Sequence[Any], kind: Kind) -> list[Features]:
+    """One input per example: a text, or a pair cut at its longer side until it fits."""
+    firsts = kind.pieces.cut([example.text for example in examples])
+    paired = bool(examples) and examples[0].pair is not None
+    seconds = kind.pieces.cut([example.pair for example in examples]) if paired else [None] * len(firsts)
+    limit = kind.longest - kind.pieces.specials(paired)
+    features = []
+    for number, (first, second) in enumerate(zip(firsts, seconds, strict=True)):
+        cut = len(first) + (len(second) if second else 0) > limit
+        if cut:
+            shorten(first, second, limit)
+        joined = kind.pieces.join(first, second)
+        features.append(Features(number, joined.ids, joined.type_ids, {"truncated": cut}))
+    return features
+
+
+def shorten(first: Any, second: Any, limit: int) -> None:
+    """Cut the longer of the two from the right until both fit."""
+    if second is None:
+        first.truncate(limit)
+        return
+    surplus, gap = len(first) + len(second) - limit, len(first) - len(second)
+    from_first = min(surplus, max(gap, 0)) + max(surplus - abs(gap), 0) // 2
+    keep_a = len(first) - from_first
+    first.truncate(keep_a)
+    second.truncate(limit - keep_a)

@@ -1,0 +1,136 @@
+"""What an encoder needs to know of a kind of task: from examples to pieces, to a loss, and back to predictions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from danseo.config import HeadConfig, TrainConfig
+from danseo.models.encoder.pieces import Pieces
+from danseo.records import Prediction
+from danseo.tasks.task import Task
+
+IGNORED = -100
+Outputs = dict[str, Any]
+"""What the network made of one features record: numpy arrays without padding."""
+
+
+@dataclass(slots=True)
+class Features:
+    """One input of the network; an example may have several (windows) and says which it belongs to."""
+
+    example: int
+    ids: list[int]
+    segments: list[int]
+    fields: dict[str, Any] = field(default_factory=dict)
+    """What the kind itself needs: offsets, word places, labels."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Kind(ABC):
+    """One kind of task for encoders. Make it once per run; it holds no weights."""
+
+    special_tokens: ClassVar[tuple[str, ...]] = ()
+    """Pieces to add to the vocabulary."""
+    head: ClassVar[str]
+    """The stock class that has this head, such as AutoModelForTokenClassification; "" for a head of our own."""
+
+    def __init__(self, task: Task, pieces: Pieces, config: HeadConfig, train: TrainConfig | None = None) -> None:
+        self.task, self.pieces, self.config, self.train = task, pieces, config, train or TrainConfig()
+        self.class_weights: Tensor | None = None
+
+    @property
+    def longest(self) -> int:
+        """The most pieces of an input, special ones included."""
+        return min(self.config.max_length, self.pieces.longest)
+
+    def prepare_loss(self, features: Sequence[Features]) -> None:
+        """Take from the training features what the loss needs, such as the weights of labels."""
+
+    @abstractmethod
+    def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
+        """Features of the examples in order; with_gold adds what the loss needs."""
+
+    def head_options(self) -> dict[str, Any]:
+        """Options of the stock class, such as the number of labels."""
+        return {}
+
+    def build_head(self, encoder_config: Any, embeddings: nn.Module) -> nn.Module:
+        """A head of our own: forward(hidden, batch) -> outputs; only for kinds without a stock head."""
+        raise NotImplementedError
+
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+        """The kind's own tensors of a batch, padded; ids, mask and segments are made elsewhere."""
+        return {}
+
+    # loss() is called outside the network with its outputs; device-neutral, in float32.
+    @abstractmethod
+    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The summed loss of the batch and the weight it is summed over."""
+
+    @abstractmethod
+    def unpack(
+        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
+    ) -> list[Outputs]:
+        """The outputs of each features record as numpy arrays, padding cut off."""
+
+    @abstractmethod
+    def decode(
+        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        """One prediction per example, in order."""
+
+    def fit_decision(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> None:
+        """Settle what decoding needs beyond weights, such as a threshold, on examples with gold."""
+
+    def decision(self) -> dict[str, float]:
+        """What fit_decision settled, to be saved with the model."""
+        return {}
+
+    def restore_decision(self, decision: dict[str, float]) -> None:
+        """Take up what a saved model had settled."""
+
+    def perfect_outputs(self, examples: Sequence[Any], features: Sequence[Features]) -> list[Outputs] | None:
+        """Outputs of a network that knows the gold labels of its pieces: what the tokenizer makes possible."""
+        return None
+
+
+def padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    """Rows of different length as one tensor."""
+    width = max(len(row) for row in rows)
+    table = np.full((len(rows), width), value, dtype=np.int64)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return torch.from_numpy(table)
+
+
+def log_softmax(array: Any) -> Any:
+    """Along the last axis, in numpy."""
+    shifted = array - array.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def balanced_weights(labels: Sequence[int], classes: int) -> Tensor:
+    """Weights by rarity, 1 on average over the labels given; a class that does not occur weighs 1."""
+    counts = np.bincount(np.asarray(labels), minlength=classes)
+    present = counts > 0
+    weights = np.where(present, len(labels) / (present.sum() * np.maximum(counts, 1)), 1.0)
+    return torch.tensor(weights, dtype=torch.float)
+
+
+def weighted_cross_entropy(
+    logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The summed loss and the weight it is summed over; labels of IGNORED count for nothing."""
+    weight = weights.to(logits.device) if weights is not None else None
+    loss = nn.functional.cross_entropy(
+        logits.float(), labels, weight=weight, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED
+    )
+    kept = labels[labels != IGNORED]
+    return loss, weight[kept].sum() if weight is not None else torch.tensor(float(len(kept)), device=loss.device)

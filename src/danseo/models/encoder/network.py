@@ -1,0 +1,157 @@
+"""The network of a run: an encoder's body with the head of a kind, loaded and saved without pickles."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from danseo.config import RunConfig
+from danseo.errors import DanseoError
+from danseo.models.encoder.kind import Features, Kind, padded
+from danseo.models.encoder.pieces import Pieces
+
+HEAD_WEIGHTS = "head.safetensors"
+
+
+class Network(nn.Module):
+    """Batch in, outputs out; a stock model brings its own head."""
+
+    def __init__(self, model: Any, head: nn.Module | None) -> None:
+        super().__init__()
+        self.model, self.head = model, head
+        # Segment ids only where the encoder has a table for them: RoBERTa's has one row, and id 1 is out of range.
+        self.uses_segments = getattr(model.config, "type_vocab_size", 0) > 1
+
+    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        if self.uses_segments:
+            inputs["token_type_ids"] = batch["segments"]
+        outputs = self.model(**inputs)
+        if self.head is None:
+            return {key: value for key, value in outputs.items() if isinstance(value, Tensor)}
+        made: dict[str, Tensor] = self.head(outputs.last_hidden_state, batch)
+        return made
+
+    def collate(self, features: list[Features], kind: Kind, with_gold: bool) -> dict[str, Tensor]:
+        """Features as padded tensors."""
+        ids = padded([record.ids for record in features], kind.pieces.pad)
+        mask = padded([[1] * len(record) for record in features], 0)
+        batch = {"input_ids": ids, "attention_mask": mask, **kind.collate(features, with_gold)}
+        if self.uses_segments:
+            batch["segments"] = padded([record.segments for record in features], 0)
+        return batch
+
+
+def quiet_transformers() -> Any:
+    """The library without its reports of loading and its progress bars."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    return transformers
+
+
+def split_model_name(name: str) -> tuple[str, str | None]:
+    """A Hub id and its revision: klue/roberta-base@v1; a folder has none."""
+    if Path(name).is_dir() or "@" not in name:
+        return name, None
+    source, _, revision = name.rpartition("@")
+    return source, revision
+
+
+def load_pieces(config: RunConfig, special_tokens: tuple[str, ...] = (), source: Path | None = None) -> Pieces:
+    """The tokenizer of a checkpoint, with the special pieces of the kind added."""
+    transformers = quiet_transformers()
+    name, revision = (str(source), None) if source else split_model_name(config.model)
+    options = {"revision": revision or "main", "trust_remote_code": config.trust_remote_code}
+    try:
+        encoder_config = transformers.AutoConfig.from_pretrained(name, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
+    except Exception as error:  # the library raises many kinds for the same few causes
+        raise loading_error(name, error) from None
+    if len(tokenizer) <= 10 < encoder_config.vocab_size:
+        raise DanseoError(f"{name}: its tokenizer has only {len(tokenizer)} pieces; are vocab.txt or tokenizer.json there?")
+    if special_tokens:
+        tokenizer.add_special_tokens({"additional_special_tokens": list(special_tokens)})
+    if tokenizer.pad_token_id is None:
+        raise DanseoError(f"{name}: its tokenizer has no padding piece, so it is no encoder danseo can train")
+    return Pieces(tokenizer, usable_positions(encoder_config))
+
+
+def usable_positions(encoder_config: Any) -> int:
+    """How many pieces an encoder takes; RoBERTa's positions start behind its padding id."""
+    positions: int = getattr(encoder_config, "max_position_embeddings", 0) or 512
+    if encoder_config.model_type in ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl"):
+        positions -= (encoder_config.pad_token_id or 0) + 1
+    return positions
+
+
+def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> Network:
+    """The network with pretrained weights; parts that are new are drawn from torch's generator."""
+    transformers = quiet_transformers()
+    name, revision = (str(source), None) if source else split_model_name(config.model)
+    auto = getattr(transformers, kind.head or "AutoModel")
+    options: dict[str, Any] = {"revision": revision or "main", "trust_remote_code": config.trust_remote_code}
+    if not kind.head and not source:
+        options |= _without_pooler(transformers, name, options)
+    try:
+        model = auto.from_pretrained(
+            name, use_safetensors=True, dtype=torch.float32, **options, **(kind.head_options() if kind.head else {})
+        )
+    except Exception as error:  # as above
+        raise loading_error(name, error) from None
+    _fit_vocabulary(model, kind.pieces)
+    head = None if kind.head else kind.build_head(model.config, model.get_input_embeddings())
+    network = Network(model, head)
+    if source and head is not None:
+        from safetensors.torch import load_file
+
+        head.load_state_dict(load_file(source / HEAD_WEIGHTS))
+    return network
+
+
+def _without_pooler(transformers: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the pooling layer, where the family has one: our heads do not use it."""
+    encoder_config = transformers.AutoConfig.from_pretrained(name, **options)
+    takes = encoder_config.model_type in ("bert", "roberta", "xlm-roberta", "camembert")
+    return {"add_pooling_layer": False} if takes else {}
+
+
+def _fit_vocabulary(model: Any, pieces: Pieces) -> None:
+    """Rows for added pieces; the padding id of the tokenizer is the one that counts."""
+    size = len(pieces.tokenizer)
+    if size > model.get_input_embeddings().weight.shape[0]:
+        model.resize_token_embeddings(size, mean_resizing=False)
+    model.config.pad_token_id = pieces.pad
+
+
+def loading_error(name: str, error: Exception) -> DanseoError:
+    """One line for whatever the library said."""
+    text = " ".join(str(error).split())
+    if "safetensors" in text and "pytorch_model.bin" in text or "no file named model.safetensors" in text:
+        return DanseoError(f"{name} has no safetensors weights; convert them (danseo never loads pickles)")
+    if "trust_remote_code" in text:
+        return DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")
+    what = "is not a checkpoint folder" if Path(name).exists() else "could not be loaded from the Hub"
+    return DanseoError(f"model {name} {what}: {text[:200]}")
+
+
+def save_network(network: Network, kind: Kind, folder: Path) -> None:
+    """The model so that AutoModel….from_pretrained loads it, and beside it a head of our own."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    network.model.save_pretrained(folder, safe_serialization=True)
+    kind.pieces.tokenizer.save_pretrained(folder)
+    if network.head is not None:
+        state = {key: value.detach().cpu().contiguous().clone() for key, value in head_state(network).items()}
+        save_file(state, folder / HEAD_WEIGHTS)
+
+
+def head_state(network: Network) -> dict[str, Tensor]:
+    """The head's own weights, without those it shares with the body."""
+    assert network.head is not None
+    return dict(network.head.state_dict())

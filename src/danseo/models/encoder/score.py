@@ -1,0 +1,45 @@
+"""Numbers from encoders: similarity."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from danseo.models.encoder.classify import encode_texts
+from danseo.models.encoder.kind import Features, Kind, Outputs
+from danseo.records import Prediction
+
+
+class Regress(Kind):
+    """A pair of texts in, a number out."""
+
+    head: ClassVar[str] = "AutoModelForSequenceClassification"
+
+    def head_options(self) -> dict[str, Any]:
+        return {"num_labels": 1, "problem_type": "regression"}
+
+    def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
+        features = encode_texts(examples, self)
+        if with_gold:
+            for record, example in zip(features, examples, strict=True):
+                record.fields["label"] = example.gold
+        return features
+
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+        return {"label": torch.tensor([f.fields["label"] for f in features], dtype=torch.float)} if with_gold else {}
+
+    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        error = functional.mse_loss(outputs["logits"].float().squeeze(-1), batch["label"], reduction="sum")
+        return error, torch.tensor(float(len(batch["label"])), device=error.device)
+
+    def unpack(
+        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
+    ) -> list[Outputs]:
+        return [{"number": float(row[0])} for row in outputs["logits"].float().cpu().numpy()]
+
+    def decode(
+        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        return [Prediction(e.guid, round(o["number"], 6)) for e, o in zip(examples, outputs, strict=True)]

@@ -1,0 +1,1 @@
+"""Fitting weights: batches, steps, schedules, averages; torch lives here and in models/."""

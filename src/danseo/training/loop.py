@@ -1,0 +1,198 @@
+"""The training loop: one step after the other, each reproducible from its number."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from danseo.config import TrainConfig
+from danseo.errors import WorkFailed
+from danseo.models.encoder.kind import Features, Kind, Outputs
+from danseo.models.encoder.network import Network
+from danseo.training.averaging import is_averaging
+from danseo.training.batching import epoch_batches, packed
+from danseo.training.optim import learning, rate_share, set_rates
+from danseo.training.speed import Gear
+from danseo.training.workers import Workers
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one optimiser step did."""
+
+    number: int
+    total: int
+    epoch: float
+    loss: float
+    rate: float
+    pieces: int
+    padded: int
+
+
+@dataclass
+class Plan:
+    """Which examples each step sees, and when to evaluate."""
+
+    lengths: list[int]
+    config: TrainConfig
+    seed: int
+    _epoch: int = -1
+    _batches: list[list[int]] = field(default_factory=list)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(len(self.lengths) / self.config.batch_size)
+
+    @property
+    def total(self) -> int:
+        return max(1, math.ceil(self.steps_per_epoch * self.config.epochs))
+
+    def batch(self, step: int) -> list[int]:
+        """The examples of a step, counted from 0."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:
+            self._batches = epoch_batches(self.lengths, self.config.batch_size, self.seed, epoch)
+            self._epoch = epoch
+        return self._batches[place]
+
+    def is_evaluation(self, done: int) -> bool:
+        """Whether to evaluate after so many steps: evenly within each epoch, and at the end."""
+        place, epochs = done % self.steps_per_epoch, self.config.evaluations
+        marks = {round(k * self.steps_per_epoch / epochs) % self.steps_per_epoch for k in range(1, epochs + 1)}
+        return place in marks or done == self.total
+
+
+@dataclass
+class Engine:
+    """A network with all that computing with it takes."""
+
+    network: Network
+    kind: Kind
+    workers: Workers
+    gear: Gear
+    tokens: int
+    """Most padded pieces at a time; halved when the device runs out of memory."""
+    on_note: Callable[[str], None] = lambda note: None
+
+    def __post_init__(self) -> None:
+        self.network.to(self.workers.device)
+        self.wrapped: nn.Module = self.network
+
+    def forward(self, network: nn.Module, features: Sequence[Features], with_gold: bool) -> tuple[Any, dict[str, Tensor]]:
+        batch = self.network.collate(list(features), self.kind, with_gold)
+        batch = {key: tensor.to(self.workers.device, non_blocking=True) for key, tensor in batch.items()}
+        with self.gear.autocast(self.workers.device):
+            return network(batch), batch
+
+    def halve(self) -> None:
+        """Less at a time after the device ran out of memory."""
+        if self.tokens <= 64 or self.workers.world > 1:
+            raise WorkFailed("the device has too little memory for this model; lower train.batch_tokens or use a smaller one")
+        self.tokens //= 2
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        self.on_note(f"out of memory: from now on at most {self.tokens} pieces at a time, in more parts per step")
+
+
+def train_steps(
+    engine: Engine,
+    features: Sequence[Features],
+    plan: Plan,
+    optimizer: torch.optim.Optimizer,
+    config: TrainConfig,
+    start: int = 0,
+) -> Iterator[Step]:
+    """Optimiser steps from the given one to the last; what a step does depends on its number alone."""
+    engine.wrapped = engine.workers.wrapped(engine.network)
+    for number in range(start, plan.total):
+        averaging = is_averaging(number, plan.steps_per_epoch, config)
+        fixed = config.swa_learning_rate if averaging else None
+        rate = set_rates(optimizer, rate_share(number, plan.total, config), fixed)
+        engine.network.train()
+        batch = [features[index] for index in plan.batch(number)]
+        loss, padded = _step(engine, batch, optimizer, config, seed=hash((plan.seed, number, engine.workers.rank)))
+        if not math.isfinite(loss):
+            raise WorkFailed(f"the loss is {loss} at step {number + 1}; lower train.learning_rate")
+        pieces = sum(map(len, batch))
+        yield Step(number + 1, plan.total, (number + 1) / plan.steps_per_epoch, loss, rate, pieces, padded)
+
+
+def _step(
+    engine: Engine, batch: list[Features], optimizer: torch.optim.Optimizer, config: TrainConfig, seed: int
+) -> tuple[float, int]:
+    while True:
+        try:
+            torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+            return _try_step(engine, batch, optimizer, config)
+        except torch.OutOfMemoryError:
+            optimizer.zero_grad(set_to_none=True)
+            engine.halve()
+
+
+def _try_step(
+    engine: Engine, batch: list[Features], optimizer: torch.optim.Optimizer, config: TrainConfig
+) -> tuple[float, int]:
+    """Forward and backward part by part, then one update; the loss is the mean over the whole batch."""
+    workers = engine.workers
+    own = workers.share(batch)
+    weightless = not own  # a process without examples still takes part in the exchange of gradients
+    parts = packed(range(len(own or batch[:1])), [len(f) for f in own or batch[:1]], engine.tokens)
+    sums = torch.zeros(2, device=workers.device)
+    padded = 0
+    for number, part in enumerate(parts):
+        records = [(own or batch)[index] for index in part]
+        with workers.without_sync(engine.wrapped, number == len(parts) - 1):
+            outputs, tensors = engine.forward(engine.wrapped, records, with_gold=True)
+            loss, weight = engine.kind.loss(outputs, tensors)
+            (loss * 0 if weightless else loss).backward()
+        sums += torch.stack([loss.detach().float(), weight.detach().float()]) * (not weightless)
+        padded += tensors["input_ids"].numel()
+    sums = workers.total(sums)
+    factor = workers.world / sums[1].clamp(min=1e-6)
+    gradients = [parameter.grad for parameter in learning(engine.network) if parameter.grad is not None]
+    torch._foreach_mul_(gradients, factor)
+    if config.clip:
+        torch.nn.utils.clip_grad_norm_(learning(engine.network), config.clip)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return float(sums[0] / sums[1].clamp(min=1e-6)), padded
+
+
+@torch.inference_mode()
+def outputs_of(
+    engine: Engine, features: Sequence[Features], on_part: Callable[[int], None] = lambda count: None
+) -> list[Outputs]:
+    """What the network makes of the features, in their order; every process works on its share."""
+    engine.network.eval()
+    own = engine.workers.share(features)
+    lengths = [len(record) for record in own]
+    found: list[Any] = [None] * len(own)
+    parts = packed(range(len(own)), lengths, engine.tokens * 2)
+    while parts:
+        part = parts.pop(0)
+        try:
+            outputs, batch = engine.forward(engine.network, [own[index] for index in part], with_gold=False)
+        except torch.OutOfMemoryError:
+            engine.halve()
+            parts = packed([index for rest in [part, *parts] for index in rest], lengths, engine.tokens * 2)
+            continue
+        unpacked = engine.kind.unpack(outputs, batch, [own[index] for index in part])
+        for index, output in zip(part, unpacked, strict=True):
+            found[index] = output
+        on_part(len(part))
+    return engine.workers.gathered(found)
+
+
+class Stopwatch:
+    """Seconds since it was made, less those spent elsewhere."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self.before, self.start = before, time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.perf_counter() - self.start

@@ -1,0 +1,97 @@
+"""What learns, how fast, and when: parameter groups, freezing, schedules."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from danseo.config import TrainConfig
+from danseo.errors import DanseoError
+
+_LAYER = re.compile(r"\.(?:layer|layers|h)\.(\d+)\.")
+_NO_DECAY = re.compile(r"(bias$|norm\d*\.weight$|layernorm\.weight$|_norm\.weight$)", re.IGNORECASE)
+
+
+def is_body(name: str) -> bool:
+    """Whether a parameter belongs to the pretrained encoder rather than to the head."""
+    return name.startswith("model.") and not re.match(r"model\.(classifier|qa_outputs|score|head|pooler|dense)", name)
+
+
+def depth_of(name: str, layers: int) -> int:
+    """0 for embeddings, 1 to n for the layers, n + 1 for what lies above them."""
+    if not is_body(name):
+        return layers + 1
+    if found := _LAYER.search(name):
+        return int(found.group(1)) + 1
+    return 0 if "embed" in name else layers + 1
+
+
+def count_layers(network: nn.Module) -> int:
+    """The layers of the encoder."""
+    found = [int(match.group(1)) for name, _ in network.named_parameters() if (match := _LAYER.search(name))]
+    return max(found, default=-1) + 1
+
+
+def freeze(network: nn.Module, what: str) -> int:
+    """Stop the named part from learning; how many parameters that is."""
+    layers = count_layers(network)
+    limits = {"none": -1, "embeddings": 0, "encoder": layers + 1}
+    if what not in limits and not (what.isdigit() and int(what) <= layers):
+        raise DanseoError(f"freeze = {what}: should be none, encoder, embeddings, or a number of layers up to {layers}")
+    limit = limits[what] if what in limits else int(what)
+    frozen = 0
+    for name, parameter in network.named_parameters():
+        if depth_of(name, layers) <= limit and (what != "encoder" or is_body(name)):
+            parameter.requires_grad_(False)
+            frozen += parameter.numel()
+    return frozen
+
+
+def parameter_groups(network: nn.Module, config: TrainConfig) -> list[dict[str, Any]]:
+    """Groups by depth and decay; every group remembers its peak rate."""
+    layers = count_layers(network)
+    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    for name, parameter in network.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        depth = depth_of(name, layers)
+        rate = config.learning_rate * config.layer_decay ** (layers + 1 - depth)
+        if not is_body(name) and config.head_learning_rate is not None:
+            rate = config.head_learning_rate
+        decay = 0.0 if _NO_DECAY.search(name) else config.weight_decay
+        group = groups.setdefault((rate, decay), {"params": [], "lr": rate, "peak": rate, "weight_decay": decay})
+        group["params"].append(parameter)
+    if not groups:
+        raise DanseoError("every weight is frozen; nothing would learn")
+    return list(groups.values())
+
+
+def make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW without decay on biases and norms."""
+    return torch.optim.AdamW(parameter_groups(network, config), betas=(0.9, config.beta2), eps=1e-8, fused=True)
+
+
+def rate_share(step: int, total: int, config: TrainConfig) -> float:
+    """The share of the peak rate at a step, counted from 0."""
+    warmup = math.ceil(total * config.warmup)
+    if step < warmup:
+        return step / max(1, warmup)
+    progress = (step - warmup) / max(1, total - warmup)
+    if config.schedule == "linear":
+        return max(0.0, 1 - progress)
+    return 1.0 if config.schedule == "constant" else 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+def set_rates(optimizer: torch.optim.Optimizer, share: float, fixed: float | None = None) -> float:
+    """Set every group to its share of the peak, or all to a fixed rate; the largest is returned."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * share if fixed is None else fixed
+    return max(group["lr"] for group in optimizer.param_groups)
+
+
+def learning(network: nn.Module) -> Iterator[nn.Parameter]:
+    """The parameters that learn."""
+    return (parameter for parameter in network.parameters() if parameter.requires_grad)

@@ -1,0 +1,99 @@
+"""Which precision and attention are fastest here: measured once per device and encoder, then remembered."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from danseo.config import TrainConfig
+from danseo.errors import DataError
+from danseo.models.encoder.network import Network
+from danseo.reading import read_object, write_atomically
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Gear:
+    """How the network computes."""
+
+    precision: str
+    attention: str
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        return torch.autocast(device.type, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
+
+    def engage(self, network: Network) -> None:
+        network.model.set_attn_implementation(self.attention)
+
+
+def choose_gear(network: Network, config: TrainConfig, device: torch.device, memory: Path) -> Gear:
+    """The gear of the settings; what they leave open is measured, or remembered from an earlier measurement."""
+    gears = list(possible_gears(network, config))
+    if len(gears) > 1:
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        sizes = [getattr(network.model.config, key, 0) for key in ("hidden_size", "num_hidden_layers")]
+        key = " ".join(map(str, (name, torch.get_num_threads(), torch.__version__, type(network.model).__name__, *sizes)))
+        key += " " + " ".join(f"{gear.precision}/{gear.attention}" for gear in gears)
+        remembered = _recall(memory)
+        if key not in remembered:
+            best = fastest(gears, lambda gear: _trial(network, gear, device))
+            remembered[key] = asdict(best)
+            write_atomically(memory, json.dumps(remembered, indent=2))
+        gears = [Gear(**remembered[key])]
+    gears[0].engage(network)
+    return gears[0]
+
+
+def possible_gears(network: Network, config: TrainConfig) -> Iterator[Gear]:
+    """Every gear that the settings allow and the encoder has."""
+    for attention in ("sdpa", "eager") if config.attention == "auto" else (config.attention,):
+        try:
+            network.model.set_attn_implementation(attention)
+        except (ValueError, ImportError):
+            continue  # a family without this implementation
+        for precision in ("bf16", "fp32") if config.precision == "auto" else (config.precision,):
+            yield Gear(precision, attention)
+
+
+def fastest(gears: list[Gear], trial: Callable[[Gear], float]) -> Gear:
+    """The gear with the shortest median time; rounds are interleaved, so that noise meets all alike."""
+    for gear in gears:
+        trial(gear)  # warm-up
+    times: dict[Gear, list[float]] = {gear: [] for gear in gears}
+    for _ in range(_ROUNDS):
+        for gear in gears:
+            times[gear].append(trial(gear))
+    return min(gears, key=lambda gear: statistics.median(times[gear]))
+
+
+def _trial(network: Network, gear: Gear, device: torch.device) -> float:
+    """Seconds of one forward and backward pass over a batch of ordinary shape."""
+    gear.engage(network)
+    ids = torch.full((16, 48), 5, device=device)
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "segments": torch.zeros_like(ids)}
+    inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
+    start = time.perf_counter()
+    with gear.autocast(device):
+        outputs = network.model(**inputs)
+    tensors = [value for value in outputs.values() if isinstance(value, Tensor) and value.requires_grad]
+    torch.stack([value.float().mean() for value in tensors]).sum().backward()  # type: ignore[no-untyped-call]
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elapsed = time.perf_counter() - start
+    network.zero_grad(set_to_none=True)
+    return elapsed
+
+
+def _recall(memory: Path) -> dict[str, Any]:
+    try:
+        return dict(read_object(memory).values)
+    except DataError:
+        return {}  # not measured yet, or unreadable: measured again

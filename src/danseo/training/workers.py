@@ -1,0 +1,79 @@
+"""One training on one or many processes: who I am, and how results come together."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from danseo.errors import DanseoError
+
+
+class Workers:
+    """The processes of this run; `accelerate launch` and `torchrun` start several, otherwise there is one."""
+
+    def __init__(self, device: str | None = None) -> None:
+        from accelerate import PartialState
+
+        self.state = PartialState(cpu=device == "cpu")
+        self.rank: int = self.state.process_index
+        self.world: int = self.state.num_processes
+        self.device = torch.device(device) if device and self.world == 1 else self.state.device
+        self._check_device()
+
+    def _check_device(self) -> None:
+        try:
+            torch.zeros(1, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise DanseoError(f"device {self.device} cannot be used: {' '.join(str(error).split())[:120]}") from None
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def share(self, items: Sequence[Any]) -> list[Any]:
+        """This process's part of the items: every world-th."""
+        return list(items[self.rank :: self.world])
+
+    def wrapped(self, network: nn.Module) -> nn.Module:
+        """The network as it is called in training: gradients are averaged over the processes."""
+        if self.world == 1:
+            return network
+        return nn.parallel.DistributedDataParallel(network, find_unused_parameters=True)
+
+    def without_sync(self, network: nn.Module, is_last: bool) -> AbstractContextManager[Any]:
+        """Gradients travel only with the last part of a step."""
+        if self.world == 1 or is_last:
+            return nullcontext()
+        quiet: AbstractContextManager[Any] = network.no_sync()  # type: ignore[operator]
+        return quiet
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over all processes."""
+        if self.world > 1:
+            torch.distributed.all_reduce(value)
+        return value
+
+    def gathered(self, items: Sequence[Any]) -> list[Any]:
+        """The parts of all processes put together in the order that share() took them from."""
+        if self.world == 1:
+            return list(items)
+        parts: list[list[Any]] = [[] for _ in range(self.world)]
+        torch.distributed.all_gather_object(parts, list(items))
+        merged: list[Any] = [None] * sum(map(len, parts))
+        for rank, part in enumerate(parts):
+            merged[rank :: self.world] = part
+        return merged
+
+    def agreed(self, value: Any) -> Any:
+        """The first process's value, everywhere."""
+        if self.world == 1:
+            return value
+        box = [value]
+        torch.distributed.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        self.state.wait_for_everyone()
