@@ -174,8 +174,8 @@ def test_labels_by_source():
         [("neutral", "NSMC"), ("neutral", "NSMC"), ("entailment", "NSMC"), ("entailment", "policy")]
     )]  # fmt: skip
     table = find(describe(get_task("nli"), {"train": examples}), "Labels by source")
-    assert cells(table, "NSMC", "labels", "neutral %") == [3, pytest.approx(200 / 3)]
-    assert cells(table, "policy", "labels", "entailment %") == [1, 100]
+    assert cells(table, "NSMC", "n", "neutral %") == [3, pytest.approx(200 / 3)]
+    assert cells(table, "policy", "n", "entailment %") == [1, 100]
 
 
 def test_one_source_makes_no_table():
@@ -540,6 +540,17 @@ def test_numbers_and_guids_stay_whole_in_narrow_tables():
     print_tables([Table("t", ("무엇", "how many of them", "guid"), rows)], console := Recorder(70))
     assert "123,456" in console.text()
     assert "klue-ner-v1_train_00003_wikitree" in console.text()
+
+
+@pytest.mark.parametrize("width", [30, 40, 80])
+def test_tables_that_are_too_wide_go_on_below(width):
+    columns = ("source", "split", *(f"{k} %" for k in range(12)))
+    rows = [("airbnb", "train", *(10.5 + k for k in range(12)))]
+    print_tables([Table("t", columns, rows, "end")], console := Recorder(width))
+    assert console.longest() <= width
+    assert all(f"{10.5 + k}" in console.text() for k in range(12))
+    assert "…" not in console.text()
+    assert console.text().count("end") == 1
 
 
 def test_tables_as_markdown():

@@ -70,8 +70,10 @@ class TrainConfig:
     """Longest gradient; 0 never clips."""
     evaluations: int = 2
     """Evaluations per epoch."""
+    monitor: str = "headline"
+    """The metric that picks the best checkpoint, by id; headline is the task's first."""
     patience: int | None = None
-    """Stop after this many evaluations without a better headline score; None never stops."""
+    """Stop after this many evaluations without a better score; None never stops."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """auto measures on this device and remembers."""
     attention: Literal["auto", "eager", "sdpa"] = "auto"

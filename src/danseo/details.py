@@ -68,7 +68,7 @@ def _labels(task: Task, examples: Sequence[Any], answers: list[str]) -> list[Tab
         sides = [
             ["no relation" if label == "no_relation" else "relation" for label in rows] for rows in (golds, answers)
         ]
-        tables.append(_confusion(("relation", "no relation"), *sides, title="is there a relation?"))
+        tables.append(_confusion(("relation", "no relation"), sides[0], sides[1], title="is there a relation?"))
     return tables
 
 
@@ -161,12 +161,9 @@ def _relations(task: Task, examples: Sequence[Any], answers: list[Any]) -> list[
     rows = [(*row, _percent(heads[str(row[0])], gold_counts[str(row[0])])) for row in table.rows]
     with_heads = Table(table.title, (*table.columns, "head right %"), rows)
     confused = [(g[1], a[1]) for g, a in words if g[0] == a[0]]
-    confusion = (
-        _confusion(task.labels, *zip(*confused, strict=True), title="confusion where the head is right")
-        if confused
-        else None
-    )
-    return [with_heads, _sentence_lengths(examples, answers), *([confusion] if confusion else [])]
+    sides = [gold for gold, _ in confused], [answer for _, answer in confused]
+    confusion = _confusion(task.labels, sides[0], sides[1], title="confusion where the head is right")
+    return [with_heads, _sentence_lengths(examples, answers), confusion]
 
 
 def _sentence_lengths(examples: Sequence[Any], answers: list[Any]) -> Table:

@@ -76,3 +76,15 @@ def check_table(reports: Sequence[FileReport], root: Path) -> Table:
         for report in reports
     ]
     return Table(f"data in {root}", ("task", "file", "rows", "official", "sha256", "verdict", "note"), rows)
+
+
+def settings_table() -> Table:
+    """Every setting of a run."""
+    from danseo.config import RunConfig, flat, setting_help, setting_paths
+
+    defaults = flat(RunConfig(task="", model=""))
+    rows: list[tuple[object, ...]] = [
+        (name, "none" if defaults[name] is None else str(defaults[name]), setting_help(cls)[attribute])
+        for name, (cls, attribute) in setting_paths().items()
+    ]
+    return Table("settings", ("setting", "default", "meaning"), rows, "recipes may start from other values")

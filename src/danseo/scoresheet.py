@@ -168,13 +168,17 @@ class CompareSheet:
                 _p(d.p_holm),
                 _p(d.mcnemar),
                 d.detectable,
-                "differs" if d.is_significant else "not shown to differ",
+                "yes" if d.is_significant else "not shown",
             )
             for d in self.comparison.differences
             if d.metric == id_
         ]
-        columns = ("systems", "difference", "95 % interval", "p", "p (Holm)", "McNemar", "detectable", "verdict")
-        return Table(id_, columns, rows)
+        columns = ("systems", "difference", "95 % interval", "p", "p (Holm)", "McNemar", "detectable", "differs")
+        silent = {"p (Holm)"} if len(rows) == 1 else set()  # one test needs no correction
+        if all(row[columns.index("McNemar")] is None for row in rows):
+            silent.add("McNemar")
+        kept = [place for place, name in enumerate(columns) if name not in silent]
+        return Table(id_, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows])
 
     def as_dict(self) -> dict[str, Any]:
         return {

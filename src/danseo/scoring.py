@@ -1,5 +1,6 @@
 """Score predictions: every metric of the task with its interval, beside the floor and the ceiling."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,16 +59,12 @@ def score(
     statistics = {**measure(task, examples, predictions, skip), **(extra or {})}
     clusters = example_clusters(task, examples)
     resampled = bootstrap(statistics, clusters, rounds=rounds, rng=generator(seed)) if rounds else {}
-    return [
-        Score(
-            id_,
-            value := statistic.value(),
-            *(interval(resampled[id_], value) if rounds else (float("nan"), float("nan"))),
-            n=len(examples),
-            note=note_on(task, id_, value, examples),
-        )
-        for id_, statistic in statistics.items()
-    ]
+    scores = []
+    for id_, statistic in statistics.items():
+        value = statistic.value()
+        low, high = interval(resampled[id_], value) if rounds else (math.nan, math.nan)
+        scores.append(Score(id_, value, low, high, len(examples), note_on(task, id_, value, examples)))
+    return scores
 
 
 def note_on(task: Task, id_: str, value: float, examples: Sequence[Any]) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ _NOTHING = "–"
 _UNBROKEN = 40
 _GAP = 2
 _HEADER = 8
+_BREAKABLE = 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def print_tables(tables: Iterable[Table], console: "Console | None" = None) -> N
 
     console = console or Console()
     for table in tables:
-        _print_table(table, console)
+        for block in _blocks(table, console.width):
+            _print_table(block, console)
 
 
 def _print_table(table: Table, console: "Console") -> None:
@@ -59,16 +62,15 @@ def _print_table(table: Table, console: "Console") -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    cells = table.cells()
-    headers = _headers(table, cells, console.width)
+    cells, whole = table.cells(), _is_whole(table)
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for place, (header, numeric) in enumerate(zip(headers, table.is_numeric(), strict=True)):
-        whole = numeric or all(" " not in row[place] and len(row[place]) <= _UNBROKEN for row in cells)
+    columns = zip(_headers(table, console.width), table.is_numeric(), whole, strict=True)
+    for header, numeric, unbroken in columns:
         grid.add_column(
             Text(header),
             justify="right" if numeric else "left",
-            no_wrap=whole,  # numbers and guids broken in two are no use
-            overflow="ellipsis" if whole else "fold",
+            no_wrap=unbroken,
+            overflow="ellipsis" if unbroken else "fold",
         )
     for row in cells:
         grid.add_row(*map(Text, row))  # Text, because [brackets] in a str would be read as markup
@@ -79,17 +81,63 @@ def _print_table(table: Table, console: "Console") -> None:
     console.print()
 
 
-def _headers(table: Table, cells: Sequence[Sequence[str]], width: int) -> list[str]:
-    """The column names, broken into lines over the numbers where the table would be too wide otherwise."""
+def _is_whole(table: Table) -> list[bool]:
+    """Which columns stay on one line: numbers and guids broken in two are no use."""
+    columns = zip(*table.cells(), strict=True) if table.rows else [()] * len(table.columns)
+    return [
+        numeric or all(" " not in cell and len(cell) <= _UNBROKEN for cell in column)
+        for column, numeric in zip(columns, table.is_numeric(), strict=True)
+    ]
+
+
+def _widths(table: Table) -> list[int]:
+    """The places that the cells of each column take, its name aside."""
     from rich.cells import cell_len
 
-    widths = [max((cell_len(row[place]) for row in cells), default=0) for place in range(len(table.columns))]
-    if sum(map(max, widths, map(cell_len, table.columns))) + _GAP * len(widths) <= width:
-        return list(table.columns)
-    return [
-        "\n".join(wrap(name, max(needed, _HEADER), break_long_words=False)) if numeric else name
-        for name, needed, numeric in zip(table.columns, widths, table.is_numeric(), strict=True)
-    ]
+    return [max((cell_len(row[place]) for row in table.cells()), default=0) for place in range(len(table.columns))]
+
+
+def _headers(table: Table, width: int) -> list[str]:
+    """The column names, broken into as few lines over the numbers as make the table fit."""
+    from rich.cells import cell_len
+
+    widths, names = _widths(table), list(table.columns)
+    for room in (None, _HEADER, 1):
+        if room:
+            columns = zip(table.columns, widths, table.is_numeric(), strict=True)
+            names = [_broken(name, max(needed, room)) if numeric else name for name, needed, numeric in columns]
+        lines = [max(map(cell_len, name.split("\n"))) for name in names]
+        if sum(map(max, widths, lines)) + _GAP * len(widths) <= width:
+            break
+    return names
+
+
+def _broken(name: str, room: int) -> str:
+    return "\n".join(wrap(name, room, break_long_words=False, break_on_hyphens=False))
+
+
+def _blocks(table: Table, width: int) -> list[Table]:
+    """The table, or where its numbers would not fit side by side, parts of it that repeat the first texts."""
+    from rich.cells import cell_len
+
+    words = [max(map(cell_len, name.split() or [""])) for name in table.columns]
+    columns = zip(words, _widths(table), _is_whole(table), strict=True)
+    needed = [_GAP + max(word, full if whole else min(full, _BREAKABLE)) for word, full, whole in columns]
+    keys = list(takewhile(lambda place: not table.is_numeric()[place], range(len(needed))))
+    blocks, room = [list(keys)], width - sum(needed[place] for place in keys)
+    left = room
+    for place in range(len(keys), len(needed)):
+        if needed[place] > left and len(blocks[-1]) > len(keys):
+            blocks.append(list(keys))
+            left = room
+        blocks[-1].append(place)
+        left -= needed[place]
+    return [table] if len(blocks) == 1 else [_part(table, places, places is blocks[-1]) for places in blocks]
+
+
+def _part(table: Table, places: Sequence[int], last: bool) -> Table:
+    rows = [tuple(row[place] for place in places) for row in table.rows]
+    return Table(table.title, tuple(table.columns[place] for place in places), rows, table.note if last else "")
 
 
 def to_markdown(table: Table) -> str:

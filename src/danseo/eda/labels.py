@@ -73,7 +73,7 @@ def _sources_as_rows(title: str, counts: Mapping[tuple[str, str], Counter[str]],
         (source, split, counter.total(), *(percent(counter[name], counter.total()) for name in names))
         for (source, split), counter in counts.items()
     ]
-    return Table(title, ("source", "split", "labels", *(f"{name} %" for name in names)), rows)
+    return Table(title, ("source", "split", "n", *(f"{name} %" for name in names)), rows)
 
 
 def _by_total(counts: Mapping[str, Counter[str]]) -> list[str]:

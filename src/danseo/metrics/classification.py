@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from danseo.metrics.statistic import Array, Counts, class_table, encode, macro_f1, mean, micro_f1_or_zero
+from danseo.metrics.statistic import Array, Counts, class_f1, mean, micro_f1_or_zero
 
 
 def accuracy(golds: Sequence[str], answers: Sequence[str]) -> Counts:
@@ -16,9 +16,7 @@ def accuracy(golds: Sequence[str], answers: Sequence[str]) -> Counts:
 
 def label_macro_f1(golds: Sequence[str], answers: Sequence[str]) -> Counts:
     """Mean F1 over the labels that occur in gold or answers."""
-    index: dict[str, int] = {}
-    gold, answer = encode(golds, index), encode(answers, index)
-    return Counts(class_table(np.arange(len(gold)), gold, answer, len(index), len(gold)), macro_f1)
+    return class_f1(np.arange(len(golds)), golds, answers, len(golds))
 
 
 def relation_counts(golds: Sequence[str], answers: Sequence[str], negative: str = "no_relation") -> Array:
@@ -79,9 +77,9 @@ class Curves:
         before, at = (chosen[np.searchsorted(segments, edge)] for edge in (starts, last[heads]))
         hits_before = np.concatenate([np.zeros_like(hits[:1]), hits[:-1]])
         with np.errstate(divide="ignore", invalid="ignore"):
-            precision = np.where(at > 0, hits / at, 1.0)
-            precision_before = np.where(before > 0, hits_before / before, 1.0)
-            width = (hits - hits_before) / hits[-1:]
+            precision = np.where(at > 0, np.divide(hits, at, dtype=float), 1.0)
+            precision_before = np.where(before > 0, np.divide(hits_before, before, dtype=float), 1.0)
+            width = np.divide(hits - hits_before, hits[-1:], dtype=float)
         return (width * (precision + precision_before) / 2).sum(axis=0), (width * precision).sum(axis=0)
 
     def stacked(self, other: "Curves") -> "Curves":
@@ -104,8 +102,10 @@ class Ranking:
         areas = self.curves.areas(weights)[0 if self.trapezoid else 1]
         if self.only_present:
             present = ~np.isnan(areas)
-            return 100 * np.where(present, areas, 0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
-        return 100 * areas.mean(axis=0)
+            area: Array = np.where(present, areas, 0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+        else:
+            area = areas.mean(axis=0)
+        return 100 * area
 
     def stacked(self, other: Self) -> Self:
         return replace(self, curves=self.curves.stacked(other.curves))

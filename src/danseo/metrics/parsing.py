@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from danseo.metrics.statistic import Array, Counts, class_table, encode, macro_f1, share
+from danseo.metrics.statistic import Array, Counts, class_f1, share
 
 Tree = Sequence[tuple[int, str]]
 WRONG_HEAD = "WRONG"
@@ -19,9 +19,7 @@ def _sentences(trees: Sequence[Tree]) -> Array:
 
 
 def _macro(trees: Sequence[Tree], golds: Sequence[str], answers: Sequence[str]) -> Counts:
-    index: dict[str, int] = {}
-    gold, answer = encode(golds, index), encode(answers, index)
-    return Counts(class_table(_sentences(trees), gold, answer, len(index), len(trees)), macro_f1)
+    return class_f1(_sentences(trees), golds, answers, len(trees))
 
 
 def head_macro_f1(golds: Sequence[Tree], answers: Sequence[Tree]) -> Counts:

@@ -6,6 +6,8 @@ import numpy as np
 
 from danseo.metrics.statistic import Array, Counts, micro_f1_or_zero
 
+_NOISE = 1e-13  # relative; what rounding leaves of a difference that should be zero
+
 
 def pearson(golds: Sequence[float], answers: Sequence[float]) -> Counts:
     """Pearson's correlation times 100; NaN when one side is constant."""
@@ -14,19 +16,25 @@ def pearson(golds: Sequence[float], answers: Sequence[float]) -> Counts:
 
 
 def _standard(numbers: Sequence[float]) -> Array:
-    """Centred and scaled, which changes no correlation and keeps the sums well behaved."""
+    """Centred and scaled, which changes no correlation and keeps the sums well behaved; zeros for a constant."""
     column = np.asarray(numbers, dtype=float)
-    centred = column - column.mean()
+    size = np.abs(column).max(initial=0)
+    scaled = column / size if size else column
+    centred = scaled - scaled.mean()
     spread = np.abs(centred).max(initial=0)
-    return (
-        centred / spread if spread > 1e-12 * max(1.0, float(np.abs(column).max(initial=0))) else np.zeros_like(column)
-    )
+    return centred / spread if spread > _NOISE else np.zeros_like(column)
 
 
 def _correlation(sums: Array) -> Array:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-    variances = (n * xx - x * x) * (n * yy - y * y)
-    return 100 * (n * xy - x * y) / np.sqrt(np.where(variances > 0, variances, np.nan))
+    correlation: Array = (n * xy - x * y) / np.sqrt(_variance(n, x, xx) * _variance(n, y, yy))
+    return 100 * correlation
+
+
+def _variance(n: Array, total: Array, squares: Array) -> Array:
+    """The variance times n squared; NaN where all numbers are the same, whatever rounding leaves of it."""
+    variance = n * squares - total * total
+    return np.where(variance > _NOISE * n * squares, variance, np.nan)
 
 
 def threshold_f1(golds: Sequence[float], answers: Sequence[float], threshold: float = 3.0) -> Counts:

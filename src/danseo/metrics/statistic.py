@@ -53,6 +53,24 @@ class Counts:
         return self.formula is percent and bool(np.isin(self.table[:, 0], (0, 1)).all())
 
 
+@dataclass(frozen=True)
+class ClassCounts(Counts):
+    """Counts with hits, answered and gold per class, where each system may have classes of its own."""
+
+    classes: tuple[str, ...]
+
+    def stacked(self, other: Self) -> Self:
+        classes = tuple(dict.fromkeys((*self.classes, *other.classes)))
+        tables = [self._table_of(classes), other._table_of(classes)]
+        return replace(self, table=np.concatenate(tables), classes=classes)
+
+    def _table_of(self, classes: tuple[str, ...]) -> Array:
+        """The table with a place for every class, in this order."""
+        table = np.zeros((len(self.table), len(classes), 3))
+        table[:, [classes.index(name) for name in self.classes]] = self.table.reshape(len(self.table), -1, 3)
+        return table.reshape(len(table), -1)
+
+
 def percent(sums: Array) -> Array:
     """100 times the first sum over the second."""
     return 100 * sums[..., 0] / sums[..., 1]
@@ -72,31 +90,43 @@ def share(hits: Sequence[float] | Array, totals: Sequence[float] | Array) -> Cou
 def per_class(sums: Array) -> Array:
     """F1 of each class from sums laid out as [hits, answered, gold] per class; NaN where a class is absent."""
     hits, answered, gold = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
-    return 2 * hits / (answered + gold)
+    f1: Array = 2 * hits / (answered + gold)
+    return f1
 
 
 def macro_f1(sums: Array) -> Array:
     """Mean F1 over the classes that occur in gold or answers; NaN when none does."""
     f1 = per_class(sums)
     present = ~np.isnan(f1)
-    return 100 * np.where(present, f1, 0).sum(axis=-1) / present.sum(axis=-1)
+    mean_f1: Array = np.where(present, f1, 0).sum(axis=-1) / present.sum(axis=-1)
+    return 100 * mean_f1
 
 
 def macro_f1_absent_is_right(sums: Array) -> Array:
     """Mean F1 over all classes, an absent one counting as 1 (the official character F1)."""
     f1 = per_class(sums)
-    return 100 * np.where(np.isnan(f1), 1, f1).mean(axis=-1)
+    mean_f1: Array = np.where(np.isnan(f1), 1, f1).mean(axis=-1)
+    return 100 * mean_f1
 
 
 def micro_f1(sums: Array) -> Array:
     """F1 of the pooled classes; NaN when neither side has any."""
-    pooled = sums.reshape(*sums.shape[:-1], -1, 3).sum(axis=-2)
-    return 100 * 2 * pooled[..., 0] / (pooled[..., 1] + pooled[..., 2])
+    pooled: Array = sums.reshape(*sums.shape[:-1], -1, 3).sum(axis=-2)
+    hits, answered, gold = np.moveaxis(pooled, -1, 0)
+    f1: Array = 100 * 2 * hits / (answered + gold)
+    return f1
 
 
 def micro_f1_or_zero(sums: Array) -> Array:
     """F1 of the pooled classes; 0 when neither side has any."""
     return np.nan_to_num(micro_f1(sums), nan=0.0)
+
+
+def class_f1(examples: Array, golds: Sequence[str], answers: Sequence[str], n: int) -> ClassCounts:
+    """Mean F1 over the classes that occur; the inputs are parallel, one entry per unit."""
+    index: dict[str, int] = {}
+    gold, answer = encode(golds, index), encode(answers, index)
+    return ClassCounts(class_table(examples, gold, answer, len(index), n), macro_f1, tuple(index))
 
 
 def class_table(examples: Array, golds: Array, answers: Array, classes: int, n: int) -> Array:

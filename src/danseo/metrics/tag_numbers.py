@@ -16,8 +16,7 @@ def tag_index(types: tuple[str, ...]) -> dict[str, int]:
     """O is 0, B- of the k-th type 2k+1 and I- 2k+2, so arithmetic tells type and position apart."""
     if len(types) > 127:
         raise ValueError(f"{len(types)} entity types; 127 are possible")
-    pairs = ((f"{place}-{name}", 2 * k + shift) for k, name in enumerate(types) for place, shift in (("B", 1), ("I", 2)))
-    return {"O": 0, **dict(pairs)}
+    return {"O": 0, **{f"{place}-{name}": 2 * k + 1 + (place == "I") for k, name in enumerate(types) for place in "BI"}}
 
 
 def tag_numbers(rows: Sequence[Sequence[str]], types: tuple[str, ...]) -> Array:
@@ -37,12 +36,13 @@ def _from_text(rows: Sequence[Sequence[str]], types: tuple[str, ...]) -> Array |
     data = np.frombuffer(text, dtype=np.uint8)
     starts = np.flatnonzero(data == ord("-")) - 1
     keys, known, os = _keys(types)
-    windows = np.ndarray(len(text) - _WIDTH + 1, dtype="<u8", buffer=text, strides=(1,))  # eight bytes from each place on
-    words = windows[starts] & np.uint64((1 << 8 * width) - 1)
+    eights = np.ndarray(len(text) - _WIDTH + 1, dtype="<u8", buffer=text, strides=(1,))  # the bytes from each place on
+    words = eights[starts] & np.uint64((1 << 8 * width) - 1)
     found = np.searchsorted(keys, words)
     numbers = np.zeros(sum(map(len, rows)), dtype=np.uint8)
-    is_known = np.array_equal(keys[found], words)
-    if not is_known or np.count_nonzero(data == ord("O")) != len(numbers) - len(starts) + os[found].sum():
+    rest = len(text) - _WIDTH - width * len(starts)  # all of which should be O
+    is_rest_o = rest == len(numbers) - len(starts) == np.count_nonzero(data == ord("O")) - os[found].sum()
+    if not is_rest_o or not np.array_equal(keys[found], words):
         return None
     numbers[starts - (width - 1) * np.arange(len(starts))] = known[found]
     return numbers
@@ -50,7 +50,7 @@ def _from_text(rows: Sequence[Sequence[str]], types: tuple[str, ...]) -> Array |
 
 @lru_cache
 def _keys(types: tuple[str, ...]) -> tuple[Array, Array, Array]:
-    """The bytes of each tag as one whole number, rising up to a stop; the tag's number; how often it has the letter O."""
+    """Of each tag: its bytes as a whole number, rising, with a stop at the end; its number; how many O it contains."""
     tags = [(int.from_bytes(tag.encode(), "little"), n, tag.count("O")) for tag, n in tag_index(types).items() if n]
     keys, numbers, os = zip(*sorted(tags), (2**64 - 1, 0, 0), strict=True)
     return np.array(keys, dtype=np.uint64), np.array(numbers, dtype=np.uint8), np.array(os)

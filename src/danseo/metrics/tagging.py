@@ -122,7 +122,7 @@ def entity_recall(tagged: Tagged) -> Counts:
 
 
 def _ratio(sums: Array, column: int) -> Array:
-    pooled = sums.reshape(*sums.shape[:-1], -1, 3).sum(axis=-2)
+    pooled: Array = sums.reshape(*sums.shape[:-1], -1, 3).sum(axis=-2)
     return 100 * pooled[..., 0] / pooled[..., column]
 
 
@@ -176,8 +176,9 @@ def without_spaces(
 def mend_leading_space(tags: Tags, text: str) -> list[str]:
     """Move a B- that stands on a space to the character after it: an annotation slip that loses the entity."""
     mended = list(tags)
-    for place, tag in enumerate(tags[:-1]):
-        if tag.startswith("B-") and text[place].isspace() and tags[place + 1] == f"I-{tag[2:]}":
+    for place, following in enumerate(tags[1:]):
+        tag = mended[place]
+        if text[place] == " " and tag.startswith("B-") and following == f"I-{tag[2:]}":
             mended[place : place + 2] = ["O", tag]
     return mended
 

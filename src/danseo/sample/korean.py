@@ -1,14 +1,14 @@
 """The little Korean grammar that templates need: particles that follow the sound before them."""
 
 # How a Latin letter or a digit ends when read aloud in Korean: its final consonant, "" for none.
-_SPOKEN_ENDINGS = {
+_SPOKEN_ENDINGS: dict[str, str] = {
     **dict.fromkeys("2459", ""),
     **dict.fromkeys("036", "ㅇ"),
     **dict.fromkeys("178", "ㄹ"),
     **dict.fromkeys("LRlr", "ㄹ"),
     **dict.fromkeys("MNmn", "ㅇ"),
 }
-_FINALS = ("", *"ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ")
+_FINALS: tuple[str, ...] = ("", *"ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ")
 _PAIRS = {
     "은/는": ("은", "는"),
     "이/가": ("이", "가"),

@@ -82,7 +82,9 @@ class Engine:
         self.network.to(self.workers.device)
         self.wrapped: nn.Module = self.network
 
-    def forward(self, network: nn.Module, features: Sequence[Features], with_gold: bool) -> tuple[Any, dict[str, Tensor]]:
+    def forward(
+        self, network: nn.Module, features: Sequence[Features], with_gold: bool
+    ) -> tuple[Any, dict[str, Tensor]]:
         batch = self.network.collate(list(features), self.kind, with_gold)
         batch = {key: tensor.to(self.workers.device, non_blocking=True) for key, tensor in batch.items()}
         with self.gear.autocast(self.workers.device):
@@ -91,7 +93,9 @@ class Engine:
     def halve(self) -> None:
         """Less at a time after the device ran out of memory."""
         if self.tokens <= 64 or self.workers.world > 1:
-            raise WorkFailed("the device has too little memory for this model; lower train.batch_tokens or use a smaller one")
+            raise WorkFailed(
+                "the device has too little memory for this model; lower train.batch_tokens or use a smaller one"
+            )
         self.tokens //= 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -89,7 +89,7 @@ def set_rates(optimizer: torch.optim.Optimizer, share: float, fixed: float | Non
     """Set every group to its share of the peak, or all to a fixed rate; the largest is returned."""
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * share if fixed is None else fixed
-    return max(group["lr"] for group in optimizer.param_groups)
+    return float(max(group["lr"] for group in optimizer.param_groups))
 
 
 def learning(network: nn.Module) -> Iterator[nn.Parameter]:

@@ -1,7 +1,11 @@
 """Which precision and attention are fastest here: measured once per device and encoder, then remembered."""
 
 import json
+import os
+import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -36,11 +40,13 @@ class Gear:
 
 def choose_gear(network: Network, config: TrainConfig, device: torch.device, memory: Path) -> Gear:
     """The gear of the settings; what they leave open is measured, or remembered from an earlier measurement."""
-    gears = list(possible_gears(network, config))
+    gears = list(possible_gears(network, config, device, memory))
     if len(gears) > 1:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         sizes = [getattr(network.model.config, key, 0) for key in ("hidden_size", "num_hidden_layers")]
-        key = " ".join(map(str, (name, torch.get_num_threads(), torch.__version__, type(network.model).__name__, *sizes)))
+        key = " ".join(
+            map(str, (name, torch.get_num_threads(), torch.__version__, type(network.model).__name__, *sizes))
+        )
         key += " " + " ".join(f"{gear.precision}/{gear.attention}" for gear in gears)
         remembered = _recall(memory)
         if key not in remembered:
@@ -52,15 +58,53 @@ def choose_gear(network: Network, config: TrainConfig, device: torch.device, mem
     return gears[0]
 
 
-def possible_gears(network: Network, config: TrainConfig) -> Iterator[Gear]:
+def possible_gears(network: Network, config: TrainConfig, device: torch.device, memory: Path) -> Iterator[Gear]:
     """Every gear that the settings allow and the encoder has."""
     for attention in ("sdpa", "eager") if config.attention == "auto" else (config.attention,):
         try:
             network.model.set_attn_implementation(attention)
         except (ValueError, ImportError):
             continue  # a family without this implementation
-        for precision in ("bf16", "fp32") if config.precision == "auto" else (config.precision,):
+        for precision in _precisions(config, device, memory):
             yield Gear(precision, attention)
+
+
+def _precisions(config: TrainConfig, device: torch.device, memory: Path) -> tuple[str, ...]:
+    if config.precision == "fp32" or device.type != "cpu":
+        return ("bf16", "fp32") if config.precision == "auto" else (config.precision,)
+    works = bf16_works(memory)
+    if config.precision == "auto":
+        return ("bf16", "fp32") if works else ("fp32",)
+    if not works:
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", _SAFE_ISA)
+    return ("bf16",)
+
+
+def bf16_works(memory: Path) -> bool:
+    """Whether this CPU computes in bfloat16 without dying.
+
+    Some virtual machines announce matrix units (AMX) whose use kills the process, which only another process can
+    find out. The answer is remembered.
+    """
+    key = f"bf16 {platform.machine()} {platform.node()} {torch.__version__}"
+    remembered = _recall(memory)
+    if key not in remembered:
+        child = subprocess.run([sys.executable, "-c", _BF16_TRIAL], capture_output=True, timeout=120, check=False)
+        remembered[key] = child.returncode == 0
+        write_atomically(memory, json.dumps(remembered, indent=2))
+    return bool(remembered[key])
+
+
+_SAFE_ISA = "AVX512_CORE_BF16"  # bfloat16 without the matrix units
+_BF16_TRIAL = """
+import torch
+layer = torch.nn.Linear(128, 128)
+for _ in range(100):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        x = layer(torch.randn(4, 4, 48, 128))
+        x = torch.nn.functional.scaled_dot_product_attention(x, x, x) @ x.transpose(-1, -2)
+    x.float().mean().backward()
+"""
 
 
 def fastest(gears: list[Gear], trial: Callable[[Gear], float]) -> Gear:
@@ -84,7 +128,7 @@ def _trial(network: Network, gear: Gear, device: torch.device) -> float:
     with gear.autocast(device):
         outputs = network.model(**inputs)
     tensors = [value for value in outputs.values() if isinstance(value, Tensor) and value.requires_grad]
-    torch.stack([value.float().mean() for value in tensors]).sum().backward()  # type: ignore[no-untyped-call]
+    torch.stack([value.float().mean() for value in tensors]).sum().backward()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elapsed = time.perf_counter() - start

@@ -96,6 +96,13 @@ class Kind(ABC):
     def restore_decision(self, decision: dict[str, float]) -> None:
         """Take up what a saved model had settled."""
 
+    def extra_state(self) -> dict[str, Any]:
+        """Whatever else decoding needs, as plain JSON values, to be saved with the model."""
+        return {}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what extra_state gave."""
+
     def perfect_outputs(self, examples: Sequence[Any], features: Sequence[Features]) -> list[Outputs] | None:
         """Outputs of a network that knows the gold labels of its pieces: what the tokenizer makes possible."""
         return None

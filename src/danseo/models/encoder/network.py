@@ -73,12 +73,25 @@ def load_pieces(config: RunConfig, special_tokens: tuple[str, ...] = (), source:
     except Exception as error:  # the library raises many kinds for the same few causes
         raise loading_error(name, error) from None
     if len(tokenizer) <= 10 < encoder_config.vocab_size:
-        raise DanseoError(f"{name}: its tokenizer has only {len(tokenizer)} pieces; are vocab.txt or tokenizer.json there?")
+        raise DanseoError(
+            f"{name}: its tokenizer has only {len(tokenizer)} pieces; are vocab.txt or tokenizer.json there?"
+        )
     if special_tokens:
         tokenizer.add_special_tokens({"additional_special_tokens": list(special_tokens)})
     if tokenizer.pad_token_id is None:
         raise DanseoError(f"{name}: its tokenizer has no padding piece, so it is no encoder danseo can train")
     return Pieces(tokenizer, usable_positions(encoder_config))
+
+
+def load_encoder_config(model: str, trust_remote_code: bool = False) -> Any:
+    """The configuration of a checkpoint."""
+    name, revision = split_model_name(model)
+    try:
+        return quiet_transformers().AutoConfig.from_pretrained(
+            name, revision=revision or "main", trust_remote_code=trust_remote_code
+        )
+    except Exception as error:  # as above
+        raise loading_error(name, error) from None
 
 
 def usable_positions(encoder_config: Any) -> int:
@@ -131,7 +144,7 @@ def _fit_vocabulary(model: Any, pieces: Pieces) -> None:
 def loading_error(name: str, error: Exception) -> DanseoError:
     """One line for whatever the library said."""
     text = " ".join(str(error).split())
-    if "safetensors" in text and "pytorch_model.bin" in text or "no file named model.safetensors" in text:
+    if ("safetensors" in text and "pytorch_model.bin" in text) or "no file named model.safetensors" in text:
         return DanseoError(f"{name} has no safetensors weights; convert them (danseo never loads pickles)")
     if "trust_remote_code" in text:
         return DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")

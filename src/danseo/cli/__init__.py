@@ -1,0 +1,116 @@
+"""The command line: one short function per command; the work is done elsewhere."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from danseo import __version__
+from danseo.cli import data, scoring, training
+from danseo.cli.common import as_json_option, data_option, help_alone, show
+from danseo.errors import DanseoError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(__version__, prog_name="danseo")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """danseo (단서): train, score, compare and understand Korean language models on the eight KLUE tasks."""
+    help_alone(context)
+
+
+for command in (data.data, *scoring.COMMANDS, *training.COMMANDS):
+    cli.add_command(command)
+
+
+@cli.command("tasks")
+@click.argument("task", required=False)
+@data_option
+@as_json_option
+def tasks_command(task: str | None, data_dir: str | None, as_json: bool) -> None:
+    """List the tasks, or show one: names, metrics, labels, and whether its data is there."""
+    from danseo.data import data_root
+    from danseo.listing import describe_task, task_document, task_rows
+    from danseo.tasks import TASKS, get_task
+
+    root = data_root(data_dir)
+    if task is None:
+        documents = [task_document(each, root) for each in TASKS.values()]
+        show(task_rows(root), as_json, {"data": str(root), "tasks": documents})
+    else:
+        show(describe_task(get_task(task), root), as_json, task_document(get_task(task), root))
+
+
+@cli.command("doctor")
+@data_option
+@as_json_option
+def doctor_command(data_dir: str | None, as_json: bool) -> None:
+    """Check the installation: versions, devices, data, and whether gold scores 100 and shuffled gold does not."""
+    from danseo.doctor import examine
+
+    examination = examine(data_dir)
+    show(examination.tables, as_json, examination.as_dict())
+    if examination.failures:
+        raise DanseoError("; ".join(examination.failures))
+
+
+@cli.command("demo")
+@click.option("--folder", default="demo", show_default=True, type=click.Path(path_type=Path), help="Where to put it.")
+@as_json_option
+def demo_command(folder: Path, as_json: bool) -> None:
+    """Run the main job on the built-in sample, offline."""
+    from danseo.demo import run_demo
+
+    table = run_demo(folder)
+    show([table], as_json, table.as_dict())
+    if not as_json:
+        click.echo(f"the table is also in {folder / 'scores.md'}")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command; whatever the user can mend comes out as one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            _let_korean_through(stream)
+    sys.exit(_guarded(lambda: cli.main(arguments, prog_name="danseo", standalone_mode=False)))
+
+
+def _let_korean_through(stream: TextIOWrapper) -> None:
+    """UTF-8 where the locale's encoding has no Korean; what even that cannot hold becomes a question mark."""
+    try:
+        "단서 – ─".encode(stream.encoding)
+        stream.reconfigure(errors="replace")
+    except UnicodeEncodeError:
+        stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def _guarded(command: Callable[[], Any]) -> int:
+    try:
+        result = command()
+        if sys.stdout:
+            sys.stdout.flush()  # a reader that has left shows here, not in the interpreter's last words
+    except DanseoError as error:
+        return _complain(str(error), error.exit_code)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "danseo"
+        return _complain(f"{error.format_message()} See `{where} --help`.", 2)
+    except click.ClickException as error:
+        return _complain(error.format_message(), 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted", 130)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would try again
+        return 1 if error.errno == errno.EPIPE else _complain("no space left to write to", 1)
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, code: int) -> int:
+    click.echo(f"danseo: {' '.join(message.split())}", err=True)
+    return code

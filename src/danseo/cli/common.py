@@ -1,0 +1,80 @@
+"""What the commands share: arguments, options, and how results are shown."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from danseo.tables import Table
+    from danseo.tasks.task import Task
+
+_WIDE = 200  # columns where there is no terminal: nothing is folded, so that pipes and files stay greppable
+
+
+def parse_task(context: click.Context, parameter: click.Parameter, name: str) -> "Task":
+    from danseo.tasks import get_task
+
+    return get_task(name)
+
+
+def parse_tasks(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> "list[Task]":
+    from danseo.tasks import TASKS, get_task
+
+    return [get_task(name) for name in names] or list(TASKS.values())
+
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+data_option = click.option(
+    "--data", "data_dir", metavar="DIR", help="Data folder, or the word sample. [default: $DANSEO_DATA, else the cache]"
+)
+task_argument = click.argument("task", callback=parse_task)
+partial_option = click.option("--partial", is_flag=True, help="Score the examples that have predictions, and say so.")
+skip_option = click.option("--skip", multiple=True, metavar="METRIC", help="Leave a metric out, by id or name (auprc).")
+
+
+class Positive(click.IntRange):
+    """A whole number that is not negative."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+
+seed_option = click.option("--seed", default=0, show_default=True, type=Positive(), help="Seed of the resampling.")
+
+
+def help_alone(context: click.Context) -> None:
+    """Without a command, the help."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def gold_path(task: "Task", gold: str, data_dir: str | None) -> Path:
+    """A file, or a split of the data folder."""
+    from danseo.data import data_root, require_file
+
+    return require_file(task, gold, data_root(data_dir)) if gold in ("train", "dev") else Path(gold)
+
+
+def show(tables: "Iterable[Table]", as_json: bool, document: Mapping[str, Any]) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        from danseo.tables import print_tables
+
+        print_tables(tables, console())
+
+
+def console() -> "Console":
+    from rich.console import Console
+
+    return Console(highlight=False) if sys.stdout and sys.stdout.isatty() else Console(highlight=False, width=_WIDE)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False))

@@ -1,0 +1,87 @@
+"""danseo data: fetch, verify, describe and make data."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, print_json, show, task_argument
+from danseo.errors import DanseoError
+
+if TYPE_CHECKING:
+    from danseo.tasks.task import Task
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def data(context: click.Context) -> None:
+    """Fetch, verify, describe and make data."""
+    help_alone(context)
+
+
+@data.command("get")
+@click.argument("tasks", nargs=-1, callback=parse_tasks)
+@click.option("--from", "source", default="hub", show_default=True, metavar="hub|FOLDER", help="Where to take it from.")
+@click.option("--data", "data_dir", metavar="DIR", help="Where to put it. [default: $DANSEO_DATA, else the cache]")
+@as_json_option
+def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bool) -> None:
+    """Fetch KLUE from the Hub or a folder into the cache, with hashes."""
+    from danseo.data import data_root
+    from danseo.fetch import get
+
+    root = data_root(data_dir)
+    paths = get(tasks, source, root, on_progress=lambda line: None if as_json else click.echo(line, err=True))
+    if as_json:
+        print_json({"data": str(root), "files": [str(path) for path in paths]})
+    else:
+        click.echo(f"{len(paths)} files in {root}")
+
+
+@data.command("check")
+@click.argument("tasks", nargs=-1, callback=parse_tasks)
+@data_option
+@as_json_option
+def data_check(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> None:
+    """Verify every file: rows, hash, and a verdict (official, subset, damaged, missing)."""
+    from danseo.data import check, data_root
+    from danseo.listing import check_table
+
+    root = data_root(data_dir)
+    reports = check(root, tasks)
+    show([check_table(reports, root)], as_json, {"data": str(root), "files": [report.as_dict() for report in reports]})
+    if damaged := [report for report in reports if report.verdict == "damaged"]:
+        raise DanseoError(f"{len(damaged)} damaged, the first: {damaged[0].note}")
+    if all(report.verdict == "missing" for report in reports):
+        raise DanseoError(f"no data in {root}; fetch it with `danseo data get`, or name a folder with --data")
+
+
+@data.command("stats")
+@task_argument
+@data_option
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Also draw the main tables.")
+@as_json_option
+def data_stats(task: "Task", data_dir: str | None, plot: Path | None, as_json: bool) -> None:
+    """Describe a task's data: labels, lengths, entities, duplicates, overlap, odd characters."""
+    from danseo.data import data_root, load_splits
+    from danseo.eda import describe
+
+    description = describe(task, load_splits(task, data_root(data_dir)))
+    if plot:
+        from danseo.report.plots import plot_description
+
+        plot_description(description, plot)
+    show(description.tables, as_json, description.as_dict())
+
+
+@data.command("sample")
+@click.argument("folder", type=click.Path(path_type=Path))
+@as_json_option
+def data_sample(folder: Path, as_json: bool) -> None:
+    """Write the built-in sample: a small KLUE in the official formats."""
+    from danseo.sample import write_sample
+
+    paths = write_sample(folder)
+    if as_json:
+        print_json({"data": str(folder), "files": [str(path) for path in paths]})
+    else:
+        click.echo(f"{len(paths)} files in {folder}; use them with --data {folder}")

@@ -1,0 +1,131 @@
+"""danseo train, predict, eval, runs and settings: runs and what becomes of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from danseo.cli.common import as_json_option, data_option, show, task_argument
+
+if TYPE_CHECKING:
+    from danseo.tasks.task import Task
+
+_run_argument = click.argument("run", type=click.Path(path_type=Path))
+_device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
+
+
+@click.command("train")
+@task_argument
+@click.option("-m", "--model", required=True, help="Hub id, id@revision, folder, majority or linear.")
+@data_option
+@click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs.")
+@click.option("--recipe", default="default", show_default=True, help="default, official, or a .toml file.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting (danseo settings).")
+@click.option("--seed", type=int, help="Seed of weights, order and dropout. [default: 42]")
+@click.option("--epochs", type=float, help="Passes over the training examples.")
+@click.option("--lr", "learning_rate", type=float, help="Peak learning rate.")
+@click.option("--batch-size", type=int, help="Examples per optimiser step.")
+@click.option("--max-length", type=int, help="Longest input in pieces.")
+@click.option("--limit", type=int, help="Only the first N training examples.")
+@click.option("--precision", type=click.Choice(["auto", "bf16", "fp32"]), help="How to compute.")
+@click.option("--select-on", type=click.Choice(["select", "dev"]), help="What picks the checkpoint: a half, or all.")
+@click.option("--trust-remote-code", is_flag=True, default=None, help="Run code that comes with the checkpoint.")
+@_device
+@click.option("--force", is_flag=True, help="Start anew, whatever was there.")
+@as_json_option
+def train_command(
+    task: "Task",
+    model: str,
+    data_dir: str | None,
+    runs: Path,
+    recipe: str,
+    settings: tuple[str, ...],
+    device: str | None,
+    force: bool,
+    as_json: bool,
+    **named: Any,
+) -> None:
+    """Fine-tune, keep the best checkpoint, predict and score: one run directory; the same command resumes."""
+    from danseo.config import parse_setting
+    from danseo.data import data_root
+    from danseo.experiment import run_experiment
+    from danseo.recipes import configured, encoder_facts
+    from danseo.runs.sheet import run_document, run_tables
+
+    chosen = {key: value for key, value in named.items() if value is not None}
+    chosen |= dict(parse_setting(assignment) for assignment in settings)
+    encoder = encoder_facts(model, recipe, bool(named.get("trust_remote_code")))
+    config = configured(task.name, model, recipe, chosen, encoder)
+    run = run_experiment(config, data_root(data_dir), runs, device=device, quiet=as_json, force=force)
+    show(run_tables(run), as_json, run_document(run))
+
+
+@click.command("eval")
+@_run_argument
+@click.option("--split", default="dev", show_default=True, type=click.Choice(["dev", "train"]), help="Which split.")
+@click.option("--file", type=click.Path(path_type=Path), help="A raw file with gold instead of a split.")
+@data_option
+@click.option("--details", is_flag=True, help="Also per label, entity type, question type or slot, and confusions.")
+@_device
+@as_json_option
+def eval_command(
+    run: Path, split: str, file: Path | None, data_dir: str | None, details: bool, device: str | None, as_json: bool
+) -> None:
+    """Score a run again, or on another file or split; saved predictions are used where they answer it."""
+    from danseo.evaluation import evaluate_run
+
+    sheet = evaluate_run(run, split, file, data_dir, details=details, device=device)
+    show(sheet.tables(), as_json, sheet.as_dict())
+
+
+@click.command("predict")
+@_run_argument
+@click.argument("file", required=False, default="-")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here instead of to standard output.")
+@click.option("--batch", default=512, show_default=True, type=click.IntRange(min=1), help="Lines held at a time.")
+@_device
+def predict_command(run: Path, file: str, output: Path | None, batch: int, device: str | None) -> None:
+    """Answer new text: plain lines or JSON lines from FILE or standard input, as JSON lines."""
+    from danseo.prediction import predict_lines
+
+    predict_lines(run, file, output, batch=batch, device=device)
+
+
+@click.command("runs")
+@click.argument("folder", required=False, default="runs", type=click.Path(path_type=Path))
+@click.option("--group", metavar="KEYS", help="Mean ± std over the runs that agree in these settings: model,task.")
+@click.option("--metric", metavar="ID", help="Which metric. [default: the task's headline]")
+@click.option("--task", help="Only runs of this task.")
+@click.option("--sort", type=click.Choice(["name", "score"]), default="name", show_default=True, help="Order of rows.")
+@click.option("--format", "style", type=click.Choice(["table", "markdown", "csv", "json"]), default="table")
+@as_json_option
+def runs_command(
+    folder: Path, group: str | None, metric: str | None, task: str | None, sort: str, style: str, as_json: bool
+) -> None:
+    """List the runs of a folder, or their mean and spread over seeds."""
+    from danseo.runs.index import find_runs, formatted, group_table, run_table
+    from danseo.tasks import get_task
+
+    records = find_runs(folder)
+    if task:
+        records = [record for record in records if record.settings.get("task") == get_task(task).name]
+    if sort == "score":
+        records.sort(key=lambda record: -((record.score(metric) or {}).get("value") or -1e9))
+    table = group_table(records, group.split(","), metric) if group else run_table(records, metric)
+    if style == "table" and not as_json:
+        show([table], False, {})
+    else:
+        click.echo(formatted(table, "json" if as_json else style))
+
+
+@click.command("settings")
+@as_json_option
+def settings_command(as_json: bool) -> None:
+    """List every setting of a run with its default and meaning; change one with --set KEY=VALUE."""
+    from danseo.listing import settings_table
+
+    table = settings_table()
+    show([table], as_json, table.as_dict())
+
+
+COMMANDS = (train_command, eval_command, predict_command, runs_command, settings_command)

@@ -1,0 +1,199 @@
+"""One config in, one run out: the story of a run on one screen."""
+
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from danseo import __version__, data
+from danseo.config import RunConfig
+from danseo.errors import DanseoError
+from danseo.halves import in_half
+from danseo.models.floor import FLOORS, make_floor
+from danseo.progress import TrainingProgress
+from danseo.reading import content_sha256
+from danseo.records import Prediction
+from danseo.runs.directory import Run, folder_identity, run_name
+from danseo.scoring import score
+from danseo.tasks import get_task
+from danseo.tasks.task import Task
+
+_VERSIONS = ("numpy", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "scikit-learn")
+
+
+def run_experiment(
+    config: RunConfig, root: Path, runs: Path, *, device: str | None = None, quiet: bool = False, force: bool = False
+) -> Run:
+    """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on."""
+    task = get_task(config.task)
+    files = {split: data.require_file(task, split, root) for split in ("train", "dev")}
+    hashes = {path.name: content_sha256(path) for path in files.values()}
+    run = Run(runs / run_name(config, identity_of(config, hashes)))
+    if force:
+        run.remove()
+    if run.is_finished:
+        return run
+    train, dev = (task.read(files[split]) for split in ("train", "dev"))
+    train = train[: config.limit] if config.limit else train
+    work = run_floor if config.model in FLOORS else run_encoder
+    try:
+        work(config, task, train, dev, run, hashes, device, quiet)
+    except DanseoError as error:
+        run.fail(str(error))
+        raise
+    return run
+
+
+def identity_of(config: RunConfig, hashes: dict[str, str]) -> dict[str, str]:
+    """What the run's results depend on besides its settings."""
+    folder = Path(config.model)
+    return {**hashes, **({"model": folder_identity(folder)} if folder.is_dir() else {})}
+
+
+def run_floor(
+    config: RunConfig,
+    task: Task,
+    train: Sequence[Any],
+    dev: Sequence[Any],
+    run: Run,
+    hashes: dict[str, str],
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """A run of a model that needs no encoder."""
+    started = time.perf_counter()
+    model = make_floor(config.model, task)
+    run.start(config)
+    model.fit(train, config.seed)
+    predictions = model.predict(dev)
+    model.save(run.path / "model")
+    seconds = time.perf_counter() - started
+    finish(config, task, dev, predictions, run, environment(hashes, "cpu", seconds), {})
+
+
+def run_encoder(
+    config: RunConfig,
+    task: Task,
+    train: Sequence[Any],
+    dev: Sequence[Any],
+    run: Run,
+    hashes: dict[str, str],
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """A run of a fine-tuned encoder."""
+    from danseo.models.encoder.model import Encoder
+    from danseo.training.workers import Workers
+
+    workers = Workers(device)
+    model = Encoder(config, task, workers)
+    cost = model.prepare(train, dev)
+    with TrainingProgress(run.path.name, quiet=quiet or not workers.is_first) as progress:
+        if workers.is_first:
+            run.start(config)
+            run.write_json("preflight.json", cost.as_dict())
+            progress.note(cost.line())
+        workers.wait()
+        fitted = model.fit(run, progress.step, progress.note)
+        predictions = model.predict_dev()
+    if workers.is_first:
+        model.save(run)
+        model.save_probabilities(run)
+        facts = {
+            "pieces_per_second": fitted.pieces / max(1e-9, fitted.seconds),
+            "padded_pieces_per_second": fitted.padded / max(1e-9, fitted.seconds),
+            "padding_share": 1 - fitted.pieces / max(1, fitted.padded),
+            "precision": model.gear.precision if model.gear else None,
+            "attention": model.gear.attention if model.gear else None,
+            "processes": workers.world,
+            "frozen_parameters": model.frozen,
+            "parameters": sum(p.numel() for p in model.network.parameters()),
+        }
+        surroundings = environment(hashes, str(workers.device), fitted.seconds) | facts
+        best = {"monitor": model.monitor, "best_step": fitted.best_step, "steps": fitted.step}
+        finish(config, task, dev, predictions, run, surroundings, best | {"preflight": cost.as_dict()})
+    workers.wait()
+
+
+def finish(
+    config: RunConfig,
+    task: Task,
+    dev: Sequence[Any],
+    predictions: Sequence[Prediction],
+    run: Run,
+    surroundings: dict[str, Any],
+    facts: dict[str, Any],
+) -> None:
+    """Predictions, surroundings, and the scores last: their presence means the run is whole."""
+    run.write_predictions("dev", predictions)
+    run.write_json("environment.json", surroundings)
+    run.write_json("scores.json", score_halves(task, dev, predictions, config.train.select_on) | facts)
+    run.tidy()
+
+
+def score_halves(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], select_on: str, rounds: int = 1000
+) -> dict[str, Any]:
+    """Scores of the reported half and of all of dev, each under its name, and which examples picked the checkpoint."""
+    skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
+    splits: dict[str, Any] = {}
+    for name in ("report", "dev"):
+        places = in_half(task, examples, name)
+        if places:
+            chosen = [examples[place] for place in places], [predictions[place] for place in places]
+            splits[name] = [s.as_dict() for s in score(task, *chosen, rounds=rounds, skip=skip)]
+    return {
+        "task": task.name,
+        "headline": task.headline,
+        "selected_on": select_on,
+        "reported_on": "dev" if select_on == "dev" else "report",
+        "scores": splits,
+    }
+
+
+def headline_of(scores: dict[str, Any], split: str | None = None) -> dict[str, Any] | None:
+    """The headline score of a run, on the split that it reports."""
+    listed = scores["scores"].get(split or scores["reported_on"]) or scores["scores"].get("dev", [])
+    return next((s for s in listed if s["id"] == scores["headline"]), None)
+
+
+def environment(hashes: dict[str, str], device: str, seconds: float) -> dict[str, Any]:
+    """Versions, commit, data hashes, device, threads, time and memory."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {
+        "danseo": __version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: found for name in _VERSIONS if (found := _version(name))},
+        "data": hashes,
+        "device": device,
+        "threads": _threads(),
+        "seconds": round(seconds, 3),
+        "peak_memory_gib": round(peak, 3),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _threads() -> int | None:
+    return sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
+
+
+def _commit() -> str | None:
+    """The commit of danseo's own checkout, where it runs from one."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        return None

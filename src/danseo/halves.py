@@ -1,0 +1,18 @@
+"""Dev in two halves: one picks the checkpoint, the other is reported."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from danseo.tasks.task import Task
+
+
+def half_of(task: Task, example: Any) -> str:
+    """select or report, by a fixed hash of the guid; the turns of a dialogue stay together."""
+    key = example.dialogue if task.kind == "track" else example.guid
+    return "select" if hashlib.sha256(key.encode()).digest()[0] % 2 == 0 else "report"
+
+
+def in_half(task: Task, examples: Sequence[Any], half: str) -> list[int]:
+    """The places of the examples of one half; all of them for dev."""
+    return [place for place, example in enumerate(examples) if half == "dev" or half_of(task, example) == half]

@@ -1,0 +1,276 @@
+"""Answers to questions from encoders: windows over the passage, a start and an end."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby, pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from danseo.metrics.answering import best_overlap
+from danseo.models.encoder.kind import Features, Kind, Outputs
+from danseo.models.encoder.pieces import Pieces, trimmed_offsets
+from danseo.models.encoder.places import place_cross_entropy
+from danseo.records import Prediction, QuestionExample
+
+_WORD_ENDS = " \t\r\n\u202f"  # where the official code splits passages into words
+
+
+class Answer(Kind):
+    """A question and windows over its passage in, a stretch of the passage out, "" for none.
+
+    The official architecture differs in that its no-answer threshold stays 0, and in that an answer with an unknown
+    piece grows to the whole words around it, as aligning it with the words fails there. Not reproduced: cutting
+    every word of the passage for itself, labels that cover whole words where the pieces of the answer do not occur,
+    questions dropped from training because their answer was not found, and the best starts and ends being sought
+    among the pieces of the question too.
+    """
+
+    head: ClassVar[str] = "AutoModelForQuestionAnswering"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.official = self.config.architecture == "official"
+        self.threshold = 0.0
+        self.latest_spans: list[list[tuple[str, float]]] = []
+        """Per example decoded last: the best answers with their scores, and at the end "" with the score to beat."""
+
+    def encode(self, examples: Sequence[QuestionExample], *, with_gold: bool) -> list[Features]:
+        texts = list(dict.fromkeys(example.text for example in examples))
+        passages = {text: Passage.of(text, cut) for text, cut in zip(texts, self.pieces.cut(texts), strict=True)}
+        questions = self.pieces.cut([example.question for example in examples])
+        frame = Frame(self.pieces)
+        features = []
+        for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
+            for record in self._windows(number, question.ids, passages[example.text], frame):
+                if with_gold:
+                    record.fields["start"], record.fields["end"] = gold_places(example, record)
+                features.append(record)
+        return features
+
+    def _windows(self, number: int, question: list[int], passage: "Passage", frame: "Frame") -> Iterator[Features]:
+        """The windows of one question, each `stride` pieces behind the last."""
+        room = self.longest - frame.specials
+        asked = question[: min(self.config.question_length, room // 2)]
+        width = room - len(asked)
+        begins = np.arange(0, max(len(passage) - width, 0) + self.stride(width), self.stride(width))
+        sizes = np.minimum(len(passage) - begins, width)
+        for begin, size, owned in zip(begins.tolist(), sizes.tolist(), owners(begins, sizes), strict=True):
+            ids, place = frame.join(asked, passage.ids[begin : begin + size])
+            fields = {
+                "truncated": len(asked) < len(question),
+                "place": place,
+                "passage": passage,
+                "begin": begin,
+                "owned": owned,
+            }
+            yield Features(number, ids, frame.segments(len(asked), size), fields)
+
+    def stride(self, width: int) -> int:
+        """How far a window starts behind the last one; never so far that pieces are left out."""
+        return max(1, min(self.config.stride, width))
+
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+        names = ("start", "end") if with_gold else ()
+        return {name: torch.tensor([f.fields[name] for f in features]) for name in names}
+
+    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        allowed, smoothing = batch["attention_mask"].bool(), self.train.label_smoothing
+        starts, windows = place_cross_entropy(outputs["start_logits"], batch["start"], allowed, smoothing)
+        ends, _ = place_cross_entropy(outputs["end_logits"], batch["end"], allowed, smoothing)
+        return (starts + ends) / 2, windows
+
+    def unpack(
+        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
+    ) -> list[Outputs]:
+        starts, ends = (outputs[name].float().cpu().numpy() for name in ("start_logits", "end_logits"))
+        return [{"start": starts[k, : len(f)].copy(), "end": ends[k, : len(f)].copy()} for k, f in enumerate(features)]
+
+    def decode(
+        self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        self.latest_spans = self._candidates(examples, features, outputs)
+        predictions = []
+        for example, (*spans, (_, bar)) in zip(examples, self.latest_spans, strict=True):
+            text, score = spans[0] if spans else ("", -np.inf)
+            p_none = 1 / (1 + np.exp(np.clip(score - bar, -50, 50)))
+            answer = "" if bar > score else text
+            predictions.append(Prediction(example.guid, answer, {"": round(float(p_none), 6)}))
+        return predictions
+
+    def _candidates(
+        self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
+    ) -> list[list[tuple[str, float]]]:
+        """Per example the best texts of all its windows, best first, and "" with the score they have to reach."""
+        pairs = groupby(zip(features, outputs, strict=True), key=lambda pair: pair[0].example)
+        return [
+            self._pooled(example.text, list(windows)) for example, (_, windows) in zip(examples, pairs, strict=True)
+        ]
+
+    def _pooled(self, passage: str, windows: Sequence[tuple[Features, Outputs]]) -> list[tuple[str, float]]:
+        none = min(float(output["start"][0] + output["end"][0]) for _, output in windows)
+        found = [(*span, record) for record, output in windows for span in self._spans(record, output)]
+        found.sort(key=lambda span: -span[0])
+        texts: dict[str, float] = {}
+        for score, start, end, record in found:
+            if len(texts) == self.config.best:
+                break
+            texts.setdefault(self._text(passage, record, start, end), score)
+        return [*texts.items(), ("", none - self.threshold)]
+
+    def _spans(self, record: Features, output: Outputs) -> list[tuple[float, int, int]]:
+        """The best spans of one window: score, first and last piece of the window's passage."""
+        place, owned, best = record.fields["place"], record.fields["owned"], self.config.best
+        real = record.fields["passage"].real[record.fields["begin"] :][: len(owned)]
+        starts = highest(output["start"][place : place + len(owned)], real & owned, best)
+        ends = highest(output["end"][place : place + len(owned)], real, best)
+        gaps = ends[None, :] - starts[:, None]
+        rows, columns = np.nonzero((gaps >= 0) & (gaps < self.config.answer_length))
+        starts, ends = starts[rows], ends[columns]
+        scores = output["start"][place + starts].astype(np.float64) + output["end"][place + ends]
+        order = np.argsort(-scores, kind="stable")[:best]
+        return list(zip(scores[order].tolist(), starts[order].tolist(), ends[order].tolist(), strict=True))
+
+    def _text(self, passage: str, record: Features, start: int, end: int) -> str:
+        """The characters of a span, exactly; the official code falls back to whole words where pieces are unknown."""
+        offsets, place = record.fields["passage"].offsets[record.fields["begin"] :], record.fields["place"]
+        first, last = int(offsets[start, 0]), int(offsets[end, 1])
+        if self.official and self.pieces.unknown in record.ids[place + start : place + end + 1]:
+            first, last = whole_words(passage, first, last)
+        return passage[first:last].strip()
+
+    def fit_decision(
+        self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
+    ) -> None:
+        if self.official:
+            return
+        self.threshold = 0.0
+        candidates = self._candidates(examples, features, outputs)
+        answered = [(spans[0] if len(spans) > 1 else ("", -np.inf), spans[-1][1]) for spans in candidates]
+        margins = np.array([none - score for (_, score), none in answered])
+        texts = [text for (text, _), _ in answered]
+        given = [best_overlap(example.gold, text) for example, text in zip(examples, texts, strict=True)]
+        kept_back = [best_overlap(example.gold, "") for example in examples]
+        self.threshold = best_threshold(margins, np.array(given), np.array(kept_back))
+
+    def decision(self) -> dict[str, float]:
+        return {"threshold": self.threshold}
+
+    def restore_decision(self, decision: dict[str, float]) -> None:
+        self.threshold = decision["threshold"]
+
+    def perfect_outputs(self, examples: Sequence[QuestionExample], features: Sequence[Features]) -> list[Outputs]:
+        outputs = []
+        for example, (_, windows) in zip(examples, groupby(features, key=lambda f: f.example), strict=True):
+            for record in windows:
+                start, end = gold_places(example, record)
+                logits = np.zeros((2, len(record)), dtype=np.float32)
+                logits[0, start] = logits[1, end] = 10.0
+                outputs.append({"start": logits[0], "end": logits[1]})
+        return outputs
+
+
+@dataclass(frozen=True)
+class Passage:
+    """The pieces of a passage and the characters each of them covers."""
+
+    ids: list[int]
+    offsets: Any
+    real: Any
+    """Whether a piece covers any character."""
+
+    @classmethod
+    def of(cls, text: str, encoding: Any) -> "Passage":
+        offsets = np.array(trimmed_offsets(encoding, text), dtype=np.int32).reshape(-1, 2)
+        return cls(encoding.ids, offsets, offsets[:, 1] > offsets[:, 0])
+
+    def covering(self, start: int, end: int) -> Any:
+        """The numbers of the pieces that cover any of the characters from start to end."""
+        return np.flatnonzero((self.offsets[:, 1] > start) & (self.offsets[:, 0] < end) & self.real)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Frame:
+    """What stands around question and passage: the special pieces of the model and the segments."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        part = pieces.cut(["1"])[0]
+        joined, size = pieces.join(part, part), len(part)
+        before = joined.special_tokens_mask.index(0)
+        after = len(joined) - joined.special_tokens_mask[::-1].index(0)
+        cuts = [0, before, before + size, after - size, after, len(joined)]
+        parts = [slice(a, b) for a, b in pairwise(cuts)]
+        self._ids = [joined.ids[part] for part in parts]
+        self._segments = [joined.type_ids[part] for part in parts]
+        self.specials = len(joined) - 2 * size
+        self.segments = cache(self._spread)
+
+    def join(self, question: list[int], window: list[int]) -> tuple[list[int], int]:
+        """The ids of an input and where the window begins in it."""
+        left = [*self._ids[0], *question, *self._ids[2]]
+        return [*left, *window, *self._ids[4]], len(left)
+
+    def _spread(self, question: int, window: int) -> list[int]:
+        """The segments of an input with that many pieces in question and window."""
+        before, asked, between, read, after = self._segments
+        return [*before, *asked[:1] * question, *between, *read[:1] * window, *after]
+
+
+def owners(begins: Any, sizes: Any) -> list[Any]:
+    """Per window, which of its pieces have more context there than in any other window; the first one wins ties."""
+    ends = begins + sizes
+    pieces = np.arange(ends[-1])
+    context = np.minimum(pieces - begins[:, None], ends[:, None] - 1 - pieces)
+    winners = np.where(context >= 0, context + 0.01 * sizes[:, None], -1.0).argmax(axis=0)
+    return [winners[begin:end] == k for k, (begin, end) in enumerate(zip(begins, ends, strict=True))]
+
+
+def gold_places(example: QuestionExample, record: Features) -> tuple[int, int]:
+    """Where the first accepted answer starts and ends in an input; (0, 0) where it is not in it as a whole."""
+    if not example.gold:
+        return 0, 0
+    start, end = example.starts[0], example.starts[0] + len(example.gold[0])
+    begin, size = record.fields["begin"], len(record.fields["owned"])
+    covering = record.fields["passage"].covering(start, end) - begin
+    if not len(covering) or covering[0] < 0 or covering[-1] >= size:
+        return 0, 0
+    return record.fields["place"] + int(covering[0]), record.fields["place"] + int(covering[-1])
+
+
+def highest(scores: Any, allowed: Any, count: int) -> Any:
+    """The numbers of the highest allowed scores, best first; of equal ones the first."""
+    numbers = np.flatnonzero(allowed)
+    if len(numbers) > count:  # all that reach the last place, so that ties do not hang on the partition
+        numbers = numbers[scores[numbers] >= np.partition(scores[numbers], -count)[-count]]
+    return numbers[np.argsort(-scores[numbers], kind="stable")[:count]]
+
+
+def whole_words(passage: str, first: int, last: int) -> tuple[int, int]:
+    """The stretch grown to the ends of its words."""
+    while first and passage[first - 1] not in _WORD_ENDS:
+        first -= 1
+    while last < len(passage) and passage[last] not in _WORD_ENDS:
+        last += 1
+    return first, last
+
+
+def best_threshold(margins: Any, given: Any, kept_back: Any) -> float:
+    """The threshold with the highest total; of equal ones that nearest to 0.
+
+    An answer is kept back, and earns the one number rather than the other, where its margin is above the threshold.
+    """
+    order = np.argsort(margins, kind="stable")
+    order = order[np.isfinite(margins[order])]
+    levels = margins[order]
+    if not len(levels):
+        return 0.0
+    between = np.concatenate([[levels[0] - 1], (levels[:-1] + levels[1:]) / 2, [levels[-1] + 1], [0.0]])
+    gains = np.concatenate([[0.0], np.cumsum(given[order] - kept_back[order])])
+    totals = gains[np.searchsorted(levels, between, side="right")].round(9)
+    best = between[totals == totals.max()]
+    return float(best[np.abs(best).argmin()])

@@ -1,0 +1,183 @@
+"""An encoder as a model: it fits, predicts, saves and loads, whatever the kind of task."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from danseo.config import RunConfig
+from danseo.data import cache_root
+from danseo.errors import DanseoError
+from danseo.halves import in_half
+from danseo.models.encoder.answer import Answer
+from danseo.models.encoder.classify import Classify
+from danseo.models.encoder.cost import Cost, tokenizer_cost
+from danseo.models.encoder.kind import Features, Kind, Outputs
+from danseo.models.encoder.network import Network, load_network, load_pieces, save_network
+from danseo.models.encoder.parse import Parse
+from danseo.models.encoder.relate import Relate
+from danseo.models.encoder.score import Regress
+from danseo.models.encoder.tag import Tag
+from danseo.models.encoder.track import Track
+from danseo.records import Prediction
+from danseo.runs.directory import Run
+from danseo.scoring import measure
+from danseo.tasks.task import Task
+from danseo.training.fit import Fitting, Progress
+from danseo.training.loop import Engine, Step, outputs_of
+from danseo.training.optim import freeze
+from danseo.training.speed import Gear, choose_gear
+from danseo.training.workers import Workers
+
+KINDS: dict[str, type[Kind]] = {
+    "classify": Classify,
+    "score": Regress,
+    "tag": Tag,
+    "parse": Parse,
+    "answer": Answer,
+    "track": Track,
+}
+
+
+def kind_of(task: Task) -> type[Kind]:
+    """The encoder's way with a task; relations are marked in their sentence."""
+    return Relate if task.name == "re" else KINDS[task.kind]
+
+
+class Encoder:
+    """A pretrained body with a head."""
+
+    def __init__(self, config: RunConfig, task: Task, workers: Workers, source: Path | None = None) -> None:
+        self.config, self.task, self.workers = config, task, workers
+        if config.train.threads:
+            torch.set_num_threads(config.train.threads)
+        cls = kind_of(task)
+        self.kind = cls(task, load_pieces(config, cls.special_tokens, source), config.head, config.train)
+        if source:
+            self._restore_head(source)
+        torch.manual_seed(config.seed)
+        self.network: Network = load_network(config, self.kind, source)
+        if config.train.gradient_checkpointing and not source:
+            self.network.model.gradient_checkpointing_enable()
+        self.frozen = freeze(self.network, config.train.freeze) if not source else 0
+        self.gear: Gear | None = None
+
+    # Fitting
+
+    def prepare(self, train: Sequence[Any], dev: Sequence[Any]) -> Cost:
+        """Encode once; the cost of the tokenizer on dev comes out."""
+        self.train_features = self.kind.encode(train, with_gold=True)
+        self.dev, self.dev_features = list(dev), self.kind.encode(dev, with_gold=True)
+        self.kind.prepare_loss(self.train_features)
+        return tokenizer_cost(self.kind, self.dev, self.dev_features)
+
+    def fit(self, run: Run, on_step: Callable[[Step, Progress], None], on_note: Callable[[str], None]) -> Progress:
+        """Train on what prepare() encoded; the best weights by the select half remain."""
+        engine = self._engine(run, on_note)
+        chosen = self._half(self.config.train.select_on)
+        fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, run)
+        return fitting.run_to_end(lambda: self._headline(engine, *chosen), on_step)
+
+    def _engine(self, run: Run | None = None, on_note: Callable[[str], None] = lambda note: None) -> Engine:
+        if self.gear is None:
+            self.network.to(self.workers.device)
+            self.gear = self._gear(run)
+        self.gear.engage(self.network)
+        return Engine(self.network, self.kind, self.workers, self.gear, self.config.train.batch_tokens, on_note)
+
+    def _gear(self, run: Run | None) -> Gear:
+        """As an earlier start of the run had it, else as measured; the first process decides."""
+        gear: Gear | None = None
+        if self.workers.is_first:
+            if run and (run.path / "gear.json").is_file():
+                gear = Gear(**run.read_json("gear.json"))
+            else:
+                memory = cache_root() / "measured.json"
+                gear = choose_gear(self.network, self.config.train, self.workers.device, memory)
+                if run:
+                    run.write_json("gear.json", {"precision": gear.precision, "attention": gear.attention})
+        chosen: Gear = self.workers.agreed(gear)
+        return chosen
+
+    def _half(self, half: str) -> tuple[list[Any], list[Features]]:
+        """The dev examples of a half, and their features with the places that the examples now have."""
+        places = in_half(self.task, self.dev, half)
+        if not places:
+            raise DanseoError(f"no dev example falls into the {half} half; use --select-on dev for so small a set")
+        return self._chosen(places)
+
+    def _chosen(self, places: Sequence[int]) -> tuple[list[Any], list[Features]]:
+        renumbered = {place: number for number, place in enumerate(places)}
+        features = [
+            Features(renumbered[f.example], f.ids, f.segments, f.fields)
+            for f in self.dev_features
+            if f.example in renumbered
+        ]
+        return [self.dev[place] for place in places], features
+
+    def _headline(self, engine: Engine, examples: list[Any], features: list[Features]) -> float:
+        outputs = outputs_of(engine, features)
+        self.kind.fit_decision(examples, features, outputs)
+        predictions = self.kind.decode(examples, features, outputs)
+        return measure(self.task, examples, predictions)[self.monitor].value()
+
+    @property
+    def monitor(self) -> str:
+        """The metric that picks the best checkpoint."""
+        named = self.config.train.monitor
+        if named != "headline" and named not in self.task.metrics:
+            raise DanseoError(f"train.monitor = {named}: {self.task.name} has {', '.join(self.task.metrics)}")
+        return self.task.headline if named == "headline" else named
+
+    # Predicting
+
+    def predict_dev(self, on_part: Callable[[int], None] = lambda count: None) -> list[Prediction]:
+        """Answers to all of dev; what decoding needs is settled on the half that picks the checkpoint."""
+        outputs = outputs_of(self._engine(), self.dev_features, on_part)
+        places = set(in_half(self.task, self.dev, self.config.train.select_on))
+        examples, features = self._chosen(sorted(places))
+        chosen = [output for record, output in zip(self.dev_features, outputs, strict=True) if record.example in places]
+        self.kind.fit_decision(examples, features, chosen)
+        return self.kind.decode(self.dev, self.dev_features, outputs)
+
+    def predict(self, examples: Sequence[Any]) -> list[Prediction]:
+        """Answers to examples without gold."""
+        features = self.kind.encode(examples, with_gold=False)
+        outputs: list[Outputs] = outputs_of(self._engine(), features)
+        return self.kind.decode(examples, features, outputs)
+
+    def predict_stream(self, examples: Iterator[Any], size: int = 512) -> Iterator[Prediction]:
+        """Answers in order, some examples at a time."""
+        while part := list(islice(examples, size)):
+            yield from self.predict(part)
+
+    # Saving
+
+    def save(self, run: Run) -> None:
+        """The model folder of the run."""
+        save_network(self.network, self.kind, run.path / "model")
+        state = {"decision": self.kind.decision(), "state": self.kind.extra_state()}
+        run.write_json("model/danseo.json", state)
+
+    def save_probabilities(self, run: Run) -> None:
+        """The character probabilities of a tagger, so that ensembles need no model."""
+        import io
+
+        import numpy as np
+
+        rows = getattr(self.kind, "latest_probabilities", None)
+        if rows is None:
+            return
+        buffer = io.BytesIO()
+        lengths = np.array([len(row) for row in rows])
+        np.savez_compressed(
+            buffer, probabilities=np.concatenate(rows), lengths=lengths, labels=np.array(self.task.labels)
+        )
+        run.write_bytes("predictions/dev.npz", buffer.getvalue())
+
+    def _restore_head(self, source: Path) -> None:
+        state = Run(source.parent).read_json(f"{source.name}/danseo.json")
+        self.kind.restore_decision(state["decision"])
+        self.kind.restore_state(state["state"])

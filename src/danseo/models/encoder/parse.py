@@ -1,0 +1,335 @@
+"""Heads and relations of words from encoders: dependency parsing."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from ufal.chu_liu_edmonds import chu_liu_edmonds
+
+from danseo.config import HeadConfig
+from danseo.errors import DanseoError
+from danseo.models.encoder.kind import (
+    IGNORED,
+    Features,
+    Kind,
+    Outputs,
+    balanced_weights,
+    log_softmax,
+    padded,
+    weighted_cross_entropy,
+)
+from danseo.models.encoder.pieces import trimmed_offsets
+from danseo.models.encoder.places import NOWHERE, place_cross_entropy
+from danseo.records import ParseExample, Prediction
+
+_TAGS = (
+    "NNG NNP NNB NP NR VV VA VX VCP VCN MMA MMD MMN MAG MAJ JC IC JKS JKC JKG JKO JKB JKV JKQ JX EP EF EC ETN ETM "
+    "XPN XSN XSV XSA XR SF SP SS SE SO SL SH SW SN NA"
+)
+TAGS = tuple(_TAGS.split())
+FLOOR = -1e4  # the lowest log probability kept, so that half precision holds it
+LSTM_SIZE, TAG_SIZE = 768, 256  # of the official architecture
+
+
+class Parse(Kind):
+    """Words in, a tree of labelled edges out.
+
+    The default scores heads and relations by biaffine layers on the first and last piece of each word, knows nothing
+    of POS tags, and takes the best tree with one root. The official architecture reads gold POS tags, puts LSTMs
+    between, and takes the best head of each word for itself; its padding positions, which may win as heads there,
+    never do here, and words find their pieces by character offsets in both.
+
+    Of a sentence that is too long, the words past the limit hang on the word after them, the last one is the root,
+    and what would be the root of the words before them hangs on the first of them.
+    """
+
+    head: ClassVar[str] = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.official = self.config.architecture == "official"
+        self.index = {label: number for number, label in enumerate(self.task.labels)}
+        self.latest_arcs: list[Any] = []
+        """Log probabilities of the heads, words x (root and words) in half precision, per example decoded last."""
+
+    def encode(self, examples: Sequence[ParseExample], *, with_gold: bool) -> list[Features]:
+        encodings = self.pieces.cut([" ".join(example.words) for example in examples])
+        limit = self.longest - self.pieces.specials()
+        features = []
+        for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
+            first, last = word_pieces(example.words, trimmed_offsets(encoding, " ".join(example.words)))
+            kept = int((first < limit).sum())
+            fields: dict[str, Any] = {"truncated": len(encoding) > limit, "words": len(example.words)}
+            encoding.truncate(limit)
+            joined = self.pieces.join(encoding)
+            before = _specials_before(joined)
+            fields["first"] = (first[:kept] + before).tolist()
+            fields["last"] = (np.minimum(last[:kept], limit - 1) + before).tolist()
+            if self.official:
+                fields["pos"] = [len(TAGS), *last_tags(example)[:kept]]
+            features.append(Features(number, joined.ids, joined.type_ids, fields))
+            if with_gold:
+                fields["heads"], fields["relations"] = self._gold(example, kept)
+        return features
+
+    def _gold(self, example: ParseExample, kept: int) -> tuple[list[int], list[int]]:
+        """Heads and relation numbers of the kept words; a head that is not among them has no place."""
+        places = enumerate(example.gold[:kept], 1)
+        heads = [head if head <= kept and head != place else IGNORED for place, (head, _) in places]
+        relations = [self.index[relation] for _, relation in example.gold[:kept]]
+        return heads, [IGNORED if head == IGNORED else r for head, r in zip(heads, relations, strict=True)]
+
+    def build_head(self, encoder_config: Any, embeddings: nn.Module) -> nn.Module:
+        network = OfficialParser if self.official else Parser
+        return network(encoder_config.hidden_size, len(self.task.labels), self.config)
+
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+        fill = {"first": 0, "last": 0}
+        fill |= {"pos": len(TAGS)} if self.official else {}
+        fill |= {"heads": IGNORED, "relations": IGNORED} if with_gold else {}
+        batch = {name: padded([f.fields[name] for f in features], value) for name, value in fill.items()}
+        return batch | {"words": torch.tensor([len(f.fields["first"]) for f in features])}
+
+    def prepare_loss(self, features: Sequence[Features]) -> None:
+        if self.train.class_weights == "balanced":
+            relations = [r for f in features for r in f.fields["relations"] if r != IGNORED]
+            self.class_weights = balanced_weights(relations, len(self.task.labels))
+
+    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        arcs, relations, heads = outputs["arcs"], outputs["relations"], batch["heads"]
+        smoothing = self.train.label_smoothing
+        head_loss, words = place_cross_entropy(arcs, heads, arcs > NOWHERE / 2, smoothing)
+        if relations.dim() == 4:  # scored for all heads
+            relations = relations.take_along_dim(heads.clamp(min=0)[..., None, None], dim=2).squeeze(2)
+        labels = batch["relations"].flatten()
+        relation_loss, _ = weighted_cross_entropy(relations.flatten(0, 1), labels, self.class_weights, smoothing)
+        return head_loss + relation_loss, words
+
+    def unpack(
+        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
+    ) -> list[Outputs]:
+        arcs = outputs["arcs"].float().cpu().numpy()
+        relations = outputs["relations"].argmax(-1).to(torch.int16).cpu().numpy()
+        sizes = [len(f.fields["first"]) for f in features]
+        return [
+            {"arcs": arcs[k, :n, : n + 1].copy(), "relations": relations[k, :n, : n + 1].copy()}
+            for k, n in enumerate(sizes)
+        ]
+
+    def decode(
+        self, examples: Sequence[ParseExample], features: Sequence[Features], outputs: Sequence[Outputs]
+    ) -> list[Prediction]:
+        self.latest_arcs = []
+        predictions = []
+        for example, record, output in zip(examples, features, outputs, strict=True):
+            arcs = whole_arcs(log_softmax(output["arcs"].astype(np.float64)), record.fields["words"])
+            relations = self._whole_relations(output["relations"], record.fields["words"])
+            heads = arcs.argmax(axis=1) if self.official else best_tree(arcs)
+            labels = [self.task.labels[r] for r in relations[np.arange(len(heads)), heads]]
+            predictions.append(Prediction(example.guid, tuple(zip(heads.tolist(), labels, strict=True))))
+            self.latest_arcs.append(arcs.astype(np.float16))
+        return predictions
+
+    def _whole_relations(self, relations: Any, words: int) -> Any:
+        """The best relation for each word and head; words past the limit get the most frequent one, the root VP."""
+        kept = len(relations)
+        whole = np.zeros((words, words + 1), dtype=np.int64)
+        whole[:kept, : kept + 1] = relations
+        if kept < words:
+            whole[:kept, kept + 1] = relations[:, 0]
+            whole[-1, 0] = self.index.get("VP", 0)
+        return whole
+
+    def perfect_outputs(self, examples: Sequence[ParseExample], features: Sequence[Features]) -> list[Outputs]:
+        outputs = []
+        for example, record in zip(examples, features, strict=True):
+            kept = len(record.fields["first"])
+            arcs = np.zeros((kept, kept + 1), dtype=np.float32)
+            heads = [head if head <= kept else 0 for head, _ in example.gold[:kept]]
+            arcs[np.arange(kept), heads] = 100.0
+            names = np.array([self.index[relation] for _, relation in example.gold[:kept]], dtype=np.int16)
+            outputs.append({"arcs": arcs, "relations": np.repeat(names[:, None], kept + 1, axis=1)})
+        return outputs
+
+
+def word_pieces(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    """The first and the last piece of each word of the joined words; a word without any takes the piece before it.
+
+    That is -1, so the special piece in front, for a word at the beginning.
+    """
+    lengths = np.array([len(word) for word in words], dtype=np.int64)
+    ends = np.cumsum(lengths + 1) - 1
+    starts = ends - lengths
+    spans = np.array(offsets, dtype=np.int64).reshape(-1, 2)
+    numbers = np.append(np.flatnonzero(spans[:, 1] > spans[:, 0]), -1)  # the last one stands for "before all"
+    real = spans[numbers[:-1]]
+    first = np.searchsorted(real[:, 1], starts, side="right")
+    last = np.searchsorted(real[:, 0], ends, side="left") - 1
+    return numbers[np.minimum(first, last)], numbers[last]
+
+
+def last_tags(example: ParseExample) -> list[int]:
+    """The number of the last POS tag of each word: NNG+JKO gives that of JKO."""
+    if len(example.pos) != len(example.words):
+        raise DanseoError(
+            f"{example.guid}: the official dp architecture reads gold POS tags; "
+            "add them, or train with head.architecture=default, which needs none"
+        )
+    tags = [pos.split("+")[-1] for pos in example.pos]
+    if unknown := [tag for tag in tags if tag not in TAGS]:
+        raise DanseoError(f"{example.guid}: unknown POS tag {unknown[0]!r}; known: {', '.join(TAGS)}")
+    return [TAGS.index(tag) for tag in tags]
+
+
+def _specials_before(joined: Any) -> int:
+    """How many special pieces stand before the text; one where there is no text."""
+    mask: list[int] = joined.special_tokens_mask
+    return mask.index(0) if 0 in mask else 1
+
+
+def whole_arcs(arcs: Any, words: int) -> Any:
+    """Log probabilities of heads for all words; those past the limit form a chain that carries the others."""
+    kept = len(arcs)
+    whole = np.full((words, words + 1), FLOOR)
+    whole[:kept, : kept + 1] = np.maximum(arcs, FLOOR)
+    if kept < words:
+        whole[:kept, kept + 1], whole[:kept, 0] = whole[:kept, 0], FLOOR
+        tail = np.arange(kept, words)
+        whole[tail, np.where(tail + 1 < words, tail + 2, 0)] = 0.0
+    return whole
+
+
+def best_tree(arcs: Any) -> Any:
+    """The heads of the best tree with exactly one root; arcs are words x (root and words)."""
+    words = len(arcs)
+    scores = np.full((words + 1, words + 1), np.nan)
+    scores[1:] = arcs - (arcs.max(initial=0.0) + 1.0)  # none near 0, which the library would skip
+    scores[1:, 0] += (words + 1) * scores[1:].min(initial=0.0)  # a second root costs more than any tree can win
+    np.fill_diagonal(scores, np.nan)
+    return np.array(chu_liu_edmonds(scores)[0][1:], dtype=np.int64)
+
+
+class Biaffine(nn.Module):
+    """Scores of pairs of vectors: their product through a matrix per score, a linear part of each, and a bias."""
+
+    def __init__(self, left: int, right: int, scores: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(scores, left, right))
+        self.left, self.right = nn.Linear(left, scores), nn.Linear(right, scores, bias=False)
+        for weight in (self.weight[0] if scores == 1 else self.weight, self.left.weight, self.right.weight):
+            nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.left.bias)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        """All pairs: [B, W, left] and [B, V, right] to [B, W, V, scores]."""
+        products = torch.einsum("bwl,slr,bvr->bwvs", left, self.weight, right)
+        scores: Tensor = products + self.left(left).unsqueeze(2) + self.right(right).unsqueeze(1)
+        return scores
+
+    def matched(self, left: Tensor, right: Tensor) -> Tensor:
+        """Each with its own partner: [B, W, left] and [B, W, right] to [B, W, scores]."""
+        products = torch.einsum("bwl,slr,bwr->bws", left, self.weight, right)
+        scores: Tensor = products + self.left(left) + self.right(right)
+        return scores
+
+
+class ChannelDropout(nn.Module):
+    """Dropout of feature dimensions, for all words of a sentence at once."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout1d(share)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        dropped: Tensor = self.dropout(vectors.transpose(1, 2)).transpose(1, 2)
+        return dropped
+
+
+class Scorer(nn.Module):
+    """Scores of heads and relations from the vectors of dependents and of possible heads."""
+
+    def __init__(self, dependent: int, head: int, labels: int, config: HeadConfig, *, dropout: float) -> None:
+        super().__init__()
+
+        def layer(size: int, width: int) -> nn.Module:
+            return nn.Sequential(nn.Linear(size, width), nn.ELU(), ChannelDropout(dropout))
+
+        self.arc_dependent, self.arc_head = layer(dependent, config.arc_size), layer(head, config.arc_size)
+        self.relation_dependent = layer(dependent, config.relation_size)
+        self.relation_head = layer(head, config.relation_size)
+        self.arcs = Biaffine(config.arc_size, config.arc_size, 1)
+        self.relations = Biaffine(config.relation_size, config.relation_size, labels)
+
+    def forward(self, dependents: Tensor, heads: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Arcs [B, W, W+1]; relations for the gold heads in training [B, W, labels], else for all of them."""
+        arcs = self.arcs(self.arc_dependent(dependents), self.arc_head(heads)).squeeze(-1)
+        missing = torch.arange(heads.shape[1], device=heads.device) > batch["words"].unsqueeze(1)
+        left, right = self.relation_dependent(dependents), self.relation_head(heads)
+        if self.training and "heads" in batch:
+            relations = self.relations.matched(left, picked(right, batch["heads"].clamp(min=0)))
+        else:
+            relations = self.relations(left, right)
+        return {"arcs": arcs.masked_fill(missing.unsqueeze(1), NOWHERE), "relations": relations}
+
+
+class Parser(nn.Module):
+    """The default: biaffine scores straight on the encoder."""
+
+    def __init__(self, hidden: int, labels: int, config: HeadConfig) -> None:
+        super().__init__()
+        self.dropout = ChannelDropout(config.head_dropout)
+        self.scorer = Scorer(2 * hidden, 2 * hidden, labels, config, dropout=config.head_dropout)
+        for layer in (self.scorer.arcs, self.scorer.relations):
+            nn.init.zeros_(layer.weight)  # random products are loud (first loss 21, not 8) and cost 20 to 40 points UAS
+
+    def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        with torch.autocast(hidden.device.type, enabled=False):
+            vectors = self.dropout(word_vectors(hidden.float(), batch))
+            outputs: dict[str, Tensor] = self.scorer(vectors[:, 1:], vectors, batch)
+        itself = torch.ones_like(outputs["arcs"][0], dtype=torch.bool).triu(1).tril(1)
+        return outputs | {"arcs": outputs["arcs"].masked_fill(itself, NOWHERE)}
+
+
+class OfficialParser(nn.Module):
+    """KLUE's own: the last POS tag of each word as input, a BiLSTM over root and words, an LSTM over the words."""
+
+    def __init__(self, hidden: int, labels: int, config: HeadConfig) -> None:
+        super().__init__()
+        self.tags = nn.Embedding(len(TAGS) + 1, TAG_SIZE)
+        self.tag_dropout = nn.Dropout1d(config.head_dropout)  # of whole words
+        self.dropout = ChannelDropout(config.head_dropout)
+        self.encoder = nn.LSTM(2 * hidden + TAG_SIZE, LSTM_SIZE, batch_first=True, bidirectional=True)
+        self.bridge, self.start = nn.Linear(2 * LSTM_SIZE, LSTM_SIZE), nn.Linear(2 * LSTM_SIZE, LSTM_SIZE)
+        self.decoder = nn.LSTM(LSTM_SIZE, LSTM_SIZE, batch_first=True)
+        self.scorer = Scorer(LSTM_SIZE, 2 * LSTM_SIZE, labels, config, dropout=0.0)
+
+    def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        with torch.autocast(hidden.device.type, enabled=False):
+            tags = self.tag_dropout(self.tags(batch["pos"]))
+            vectors = torch.cat([word_vectors(hidden.float(), batch), tags], dim=-1)
+            heads, cells = self._read(vectors, batch["words"] + 1)
+            start = self.start(cells).unsqueeze(0)
+            dependents, _ = self.decoder(nn.functional.elu(self.bridge(heads[:, 1:])), (start.tanh(), start))
+            outputs: dict[str, Tensor] = self.scorer(self.dropout(dependents), heads, batch)
+        return outputs
+
+    def _read(self, vectors: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+        """The BiLSTM's outputs with dropout, and its two final cells side by side."""
+        packed = pack_padded_sequence(vectors, sizes.cpu(), batch_first=True, enforce_sorted=False)
+        states, (_, cells) = self.encoder(packed)
+        states, _ = pad_packed_sequence(states, batch_first=True, total_length=vectors.shape[1])
+        return self.dropout(states), torch.cat([cells[0], cells[1]], dim=-1)
+
+
+def word_vectors(hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """First and last piece of the root, which is the first piece of all, and of each word: [B, 1+W, 2H]."""
+    places = nn.functional.pad(torch.stack([batch["first"], batch["last"]], dim=-1), (0, 0, 1, 0))
+    return picked(hidden, places.flatten(1)).reshape(*places.shape[:2], 2 * hidden.shape[-1])
+
+
+def picked(vectors: Tensor, places: Tensor) -> Tensor:
+    """The vectors [B, T, H] at places [B, N]; unlike gather, its gradient adds up in a fixed order."""
+    return vectors[torch.arange(len(vectors), device=vectors.device).unsqueeze(1), places]

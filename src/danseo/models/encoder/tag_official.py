@@ -1,0 +1,153 @@
+"""KLUE's own alignment of tags, pieces and characters, its three mistakes after [UNK] included.
+
+1. The piece after an [UNK] is read twice, and a word that ends in [UNK] leaves its last piece to the next word: all
+   later tags of the sentence come from a piece too early. 2. In a word with [UNK], a piece stands for one character,
+   however long it is. 3. [UNK] after [UNK] in a word share one prediction.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tokenizers import Encoding
+
+from danseo.decoding import Array
+from danseo.errors import DanseoError
+from danseo.models.encoder.kind import Features, Kind
+
+Word = tuple[str, list[str]]
+"""A word and its pieces, without the marks of continuation."""
+Source = tuple[int, bool]
+"""Which piece a character takes its tag from, and whether as it is (else B- becomes I-)."""
+_INSIDE = "[+UNK]"
+
+
+def encode_official(examples: Sequence[Any], kind: Kind) -> list[Features]:
+    """One input per sentence, cut at the limit, made of words that were cut into pieces one by one."""
+    sentences = [example.text.split(" ") for example in examples]
+    known = sorted({word for words in sentences for word in words})
+    encodings = dict(zip(known, kind.pieces.backend.encode_batch(known, add_special_tokens=False), strict=True))
+    return [_features(number, words, encodings, kind) for number, words in enumerate(sentences)]
+
+
+def _features(number: int, words: Sequence[str], encodings: dict[str, Any], kind: Kind) -> Features:
+    mark, unknown = mark_of(kind), kind.pieces.tokenizer.unk_token
+    parts = [(word, [token.replace(mark, "") for token in encodings[word].tokens]) for word in words]
+    whole = Encoding.merge([encodings[word] for word in words], growing_offsets=False)
+    limit = kind.longest - kind.pieces.specials()
+    cut = len(whole) > limit
+    if cut:
+        whole.truncate(limit)
+    joined = kind.pieces.join(whole)
+    solid = np.flatnonzero([character != " " for character in " ".join(words)])
+    fields = {"places": _places(parts, solid, unknown, len(joined.ids)), "truncated": cut}
+    fields["owners"], fields["firsts"] = _owners(parts, solid, unknown, len(joined.ids))
+    return Features(number, joined.ids, joined.type_ids, fields)
+
+
+def mark_of(kind: Kind) -> str:
+    """What the tokenizer puts before pieces inside (WordPiece) or at the start (SentencePiece) of a word."""
+    model = type(kind.pieces.backend.model).__name__
+    if model not in ("WordPiece", "Unigram"):
+        raise DanseoError(
+            f"KLUE's own NER alignment knows WordPiece and SentencePiece, not {model}; set head.architecture=default"
+        )
+    return "##" if model == "WordPiece" else "▁"
+
+
+def _places(words: Sequence[Word], solid: Array, unknown: str, count: int) -> Array:
+    """The character that labels each of the count pieces; -1 for the special ones, which are O."""
+    labelled = label_places(words, unknown)[: count - 2]
+    places = np.full(count, -1)
+    places[1 : 1 + len(labelled)] = [solid[p] if 0 <= p < len(solid) else -1 for p in labelled]
+    return places
+
+
+def _owners(words: Sequence[Word], solid: Array, unknown: str, count: int) -> tuple[Array, Array]:
+    """The piece of every character and whether it keeps its tag; what KLUE's evaluation never reaches has none."""
+    sources = [source for source in tag_sources(words, unknown) if source[0] < count - 1][: len(solid)]
+    length = sum(len(word) + 1 for word, _ in words) - 1
+    owners, firsts = np.full(length, -1), np.zeros(length, dtype=bool)
+    owners[solid[: len(sources)]] = [piece for piece, _ in sources]
+    firsts[solid[: len(sources)]] = [first for _, first in sources]
+    return owners, firsts
+
+
+def label_places(words: Sequence[Word], unknown: str) -> list[int]:
+    """Which character, spaces not counted, labels each piece: its first, or in a word with [UNK] the word's first."""
+    places, place = [], 0
+    for word, pieces in words:
+        start, counted = place, unknown not in pieces
+        for piece in pieces:
+            places.append(place if piece else -1)
+            place += len(piece) if counted else 0
+        place = place if counted else start + len(word)
+    return places
+
+
+def tag_sources(words: Sequence[Word], unknown: str) -> list[Source]:
+    """The source of every character, spaces not counted; piece 0 is [CLS]."""
+    sources: list[Source] = []
+    pointer = 1
+    for word, pieces in words:
+        if unknown in pieces:
+            found, pointer = _unknown_sources(_units(word, pieces, unknown), pointer, unknown)
+            sources += found
+        else:
+            sources += [(pointer + k, n == 0) for k, piece in enumerate(pieces) for n in range(len(piece))]
+            pointer += len(pieces)
+    return sources
+
+
+def _unknown_sources(units: Sequence[str], pointer: int, unknown: str) -> tuple[list[Source], int]:
+    """The sources in a word with [UNK], and the piece that the next word starts at: the mistakes are here."""
+    sources, pending = [], False
+    for unit in units:
+        known = unit not in (unknown, _INSIDE)
+        pointer += known and pending
+        sources.append((pointer, unit != _INSIDE))
+        pointer += known and not pending
+        pending = unit == unknown or (pending and not known)
+    return sources, pointer
+
+
+def _units(word: str, pieces: Sequence[str], unknown: str) -> list[str]:
+    """The pieces, each [UNK] followed by one mark for every further character it seems to stand for."""
+    units, place = [], 0
+    for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
+        width = _unknown_width(word, place, after, unknown) if piece == unknown else len(piece)
+        units += [piece, *[_INSIDE] * (width - 1)] if piece == unknown else [piece]
+        place += width
+    return units
+
+
+def _unknown_width(word: str, place: int, after: str, unknown: str) -> int:
+    """Characters up to the first that looks like the piece after it, or to the end of the word."""
+    if after == unknown:
+        return 1
+    end = word.find(after[0], place + 1) if after else len(word)
+    return max(end - place, 1)
+
+
+def official_tags(numbers: Array, record: Features, text: str, labels: Sequence[str]) -> tuple[str, ...]:
+    """Tags of all characters from the best label of every piece; spaces inside an entity join it."""
+    owners, firsts = record.fields["owners"], record.fields["firsts"]
+    tags = ["O"] * len(text)
+    for place in np.flatnonzero(owners >= 0):
+        tag = labels[numbers[owners[place]]]
+        tags[place] = tag if firsts[place] else tag.replace("B-", "I-")
+    return tuple(fill_spaces(tags, text))
+
+
+def fill_spaces(tags: Sequence[str], text: str) -> list[str]:
+    """Give I-x to a space between two characters of the same entity."""
+    filled, ahead = list(tags), "O"
+    follows = []
+    for tag, character in zip(reversed(tags), reversed(text), strict=True):
+        ahead = ahead if character == " " else tag
+        follows.append(ahead)
+    for place, after in enumerate(reversed(follows)):
+        if text[place] == " ":
+            joins = place > 0 and after.startswith("I-") and filled[place - 1][1:] == after[1:]
+            filled[place] = after if joins else "O"
+    return filled

@@ -1,0 +1,65 @@
+"""What a person sees while a run goes on: a bar with ETA on a terminal, a line per evaluation elsewhere."""
+
+import math
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+
+class TrainingProgress:
+    """Shows steps as they come; without a terminal it speaks only at evaluations."""
+
+    def __init__(self, title: str, *, quiet: bool = False) -> None:
+        self.title, self.quiet = title, quiet
+        self.bar: Any = None
+        self.task: Any = None
+        self.seen = 0
+        self.pieces, self.start = 0, time.monotonic()
+
+    def __enter__(self) -> Self:
+        if not self.quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed}/{task.total} {task.fields[state]}"),
+                TimeElapsedColumn(),
+                TextColumn("ETA"),
+                TimeRemainingColumn(),
+            )
+            self.bar = Progress(*columns, console=Console(stderr=True))
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def note(self, text: str) -> None:
+        """Say something that is worth a line of its own."""
+        if self.quiet:
+            return
+        if self.bar:
+            self.bar.console.print(text, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def step(self, step: Any, progress: Any) -> None:
+        """One optimiser step; an evaluation shows as an empty list of losses since."""
+        self.pieces += step.pieces
+        speed = self.pieces / max(1e-6, time.monotonic() - self.start)
+        best = f"{progress.best:.2f}" if math.isfinite(progress.best) else "–"
+        state = f"loss {step.loss:.4f} rate {step.rate:.1e} {speed:,.0f} pieces/s best {best}"
+        if self.bar:
+            if self.task is None:
+                self.task = self.bar.add_task(self.title, total=step.total, completed=step.number - 1, state="")
+            self.bar.update(self.task, completed=step.number, state=state)
+        elif not progress.losses and not self.quiet:
+            left = (step.total - step.number) * (time.monotonic() - self.start) / max(1, self.seen + 1)
+            self.note(f"{self.title}: step {step.number}/{step.total} {state} ETA {left:.0f} s")
+        self.seen += 1

@@ -1,0 +1,183 @@
+"""Fitting a network: steps, evaluations, averages, the best weights, and checkpoints to go on from."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from danseo.config import TrainConfig
+from danseo.models.encoder.kind import Features
+from danseo.runs.directory import Run
+from danseo.training.averaging import Average
+from danseo.training.loop import Engine, Plan, Step, Stopwatch, train_steps
+from danseo.training.optim import make_optimizer
+
+_CHECKPOINT_SECONDS = 300.0  # between evaluations, so that a kill never costs more
+
+
+@dataclass
+class Progress:
+    """Where a fitting stands; small enough to be saved with every checkpoint."""
+
+    step: int = 0
+    best: float = -math.inf
+    best_step: int = 0
+    stale: int = 0
+    """Evaluations since the best one."""
+    pieces: int = 0
+    padded: int = 0
+    seconds: float = 0.0
+    log_lines: int = 0
+    tokens: int = 0
+    averaged: int = 0
+    losses: list[float] = field(default_factory=list)
+    """Since the last evaluation."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "best": None if math.isinf(self.best) else self.best}
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> "Progress":
+        return cls(**{**state, "best": -math.inf if state["best"] is None else state["best"]})
+
+
+class Fitting:
+    """One fitting of one network, resumable bit for bit."""
+
+    def __init__(self, engine: Engine, features: Sequence[Features], config: TrainConfig, seed: int, run: Run) -> None:
+        self.engine, self.features, self.config, self.run = engine, features, config, run
+        self.plan = Plan([len(record) for record in features], config, seed)
+        self.optimizer = make_optimizer(engine.network, config)
+        self.average = Average(engine.network, config)
+        self.progress = Progress(tokens=engine.tokens)
+        self._restore()
+
+    def run_to_end(self, evaluate: Callable[[], float], on_step: Callable[[Step, Progress], None]) -> Progress:
+        """Train, evaluating as planned; the best weights end up in the network."""
+        watch, saved = Stopwatch(self.progress.seconds), time.monotonic()
+        if not self._is_over():
+            steps = train_steps(
+                self.engine, self.features, self.plan, self.optimizer, self.config, start=self.progress.step
+            )
+            for step in steps:
+                self._count(step, watch)
+                self.average.offer(step.number, self.plan.steps_per_epoch)
+                if self.plan.is_evaluation(step.number):
+                    self._evaluate(step, evaluate)
+                elif time.monotonic() - saved < _CHECKPOINT_SECONDS:
+                    on_step(step, self.progress)
+                    continue
+                on_step(step, self.progress)
+                self._save()
+                saved = time.monotonic()
+                if self._is_over():
+                    break
+        self.engine.workers.wait()
+        load_weights(self.engine.network, self.run.load_best())
+        return self.progress
+
+    def _is_over(self) -> bool:
+        patience = self.config.patience
+        return self.progress.step >= self.plan.total or (patience is not None and self.progress.stale > patience)
+
+    def _count(self, step: Step, watch: Stopwatch) -> None:
+        progress = self.progress
+        progress.step, progress.seconds, progress.tokens = step.number, watch.seconds, self.engine.tokens
+        progress.pieces += step.pieces
+        progress.padded += step.padded
+        progress.losses.append(step.loss)
+
+    def _evaluate(self, step: Step, evaluate: Callable[[], float]) -> None:
+        """Score the weights that count: the average once there is one; keep them if they are the best."""
+        progress, network = self.progress, self.engine.network
+        raw = self._score(evaluate)
+        score = raw
+        if self.average.is_active:
+            with self.average.swapped_into(network):
+                score = self._score(evaluate)
+                self._offer(score, step)
+        else:
+            self._offer(score, step)
+        record = {
+            "step": step.number,
+            "epoch": round(step.epoch, 4),
+            "loss": sum(progress.losses) / len(progress.losses),
+            "rate": step.rate,
+            "score": score if math.isfinite(score) else None,
+            "best": progress.best if math.isfinite(progress.best) else None,
+            **({"raw_score": raw, "averaged": self.average.count} if self.average.is_active else {}),
+        }
+        progress.losses = []
+        if self.engine.workers.is_first:
+            self.run.log(record)
+        progress.log_lines += 1
+
+    def _score(self, evaluate: Callable[[], float]) -> float:
+        score = evaluate()
+        return -math.inf if math.isnan(score) else score
+
+    def _offer(self, score: float, step: Step) -> None:
+        progress = self.progress
+        progress.stale += 1
+        if score > progress.best or progress.best_step == 0:
+            progress.best, progress.best_step, progress.stale = score, step.number, 0
+            if self.engine.workers.is_first:
+                self.run.save_best(weights_of(self.engine.network))
+
+    def _save(self) -> None:
+        if not self.engine.workers.is_first:
+            return
+        tensors = {f"network.{key}": value for key, value in weights_of(self.engine.network).items()}
+        tensors |= {f"average.{key}": value.detach().cpu() for key, value in self.average.weights.items()}
+        for place, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{place}.{key}": value.detach().cpu() for key, value in state.items()}
+        self.progress.averaged = self.average.count
+        self.run.save_checkpoint({key: value.contiguous() for key, value in tensors.items()}, self.progress.as_dict())
+
+    def _restore(self) -> None:
+        """Go on from the checkpoint, where there is one."""
+        found = self.run.load_checkpoint()
+        if found is None:
+            self.run.cut_log(0)
+            return
+        tensors, state = found
+        self.progress = Progress.of(state)
+        self.engine.tokens = self.progress.tokens
+        self.run.cut_log(self.progress.log_lines)
+        load_weights(self.engine.network, _below("network.", tensors))
+        device = self.engine.workers.device
+        self.average.weights = {key: value.to(device) for key, value in _below("average.", tensors).items()}
+        self.average.count = self.progress.averaged
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _below("optimizer.", tensors).items():
+            place, key = name.split(".", 1)
+            moments.setdefault(int(place), {})[key] = value
+        if moments:
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def weights_of(network: nn.Module) -> dict[str, Tensor]:
+    """Every weight once, on the CPU; tied weights share their storage and are left to the first name."""
+    seen: set[int] = set()
+    weights: dict[str, Tensor] = {}
+    for name, tensor in network.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            weights[name] = tensor.detach().cpu().clone().contiguous()
+    return weights
+
+
+@torch.no_grad()
+def load_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put back what weights_of took."""
+    own = network.state_dict(keep_vars=True)
+    for name, value in weights.items():
+        own[name].data.copy_(value)

@@ -1,0 +1,145 @@
+"""Label scores against scikit-learn, and their weighted forms against examples that are really repeated."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import (
+    accuracy_score,
+    auc,
+    average_precision_score,
+    f1_score,
+    precision_recall_curve,
+    precision_score,
+    recall_score,
+)
+
+from danseo.metrics.classification import (
+    Ranking,
+    accuracy,
+    curves,
+    label_macro_f1,
+    relation_micro_f1,
+    relation_precision,
+    relation_recall,
+)
+from danseo.tasks.relation import LABELS
+
+NAMES = ("no_relation", "a", "b", "c")
+PAIRS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), min_size=1, max_size=30)
+METRICS = [accuracy, label_macro_f1, relation_micro_f1, relation_precision, relation_recall]
+
+
+def ranked(seed: int, n: int = 60, labels: tuple[str, ...] = NAMES, steps: int = 6):
+    """Golds and probabilities of a fair model, rounded so that many are tied."""
+    rng = np.random.default_rng(seed)
+    golds = [*labels, *rng.choice(labels, n - len(labels))]
+    rows = rng.dirichlet(np.ones(len(labels)), n) + [[label == gold for label in labels] for gold in golds]
+    rows = np.round(rows / 2 * steps) / steps
+    return golds, [dict(zip(labels, map(float, row), strict=True)) for row in rows]
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=50, deadline=None)
+@given(PAIRS)
+def test_label_scores_equal_scikit_learn(pairs):
+    golds, answers = map(list, zip(*pairs, strict=True))
+    relations = {"labels": NAMES[1:], "average": "micro", "zero_division": 0.0}
+    assert accuracy(golds, answers).value() == pytest.approx(100 * accuracy_score(golds, answers))
+    assert label_macro_f1(golds, answers).value() == pytest.approx(100 * f1_score(golds, answers, average="macro"))
+    assert relation_micro_f1(golds, answers).value() == pytest.approx(100 * f1_score(golds, answers, **relations))
+    for own, other, side in (
+        (relation_precision, precision_score, answers),
+        (relation_recall, recall_score, golds),
+    ):
+        expected = 100 * other(golds, answers, **relations) if set(side) != {"no_relation"} else math.nan
+        assert own(golds, answers).value() == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=40)
+@given(PAIRS, st.randoms(use_true_random=False))
+def test_weights_are_repetitions(metric, pairs, random):
+    weights = np.array([random.randint(0, 3) for _ in pairs])
+    weights[0] += 1
+    golds, answers = map(list, zip(*pairs, strict=True))
+    rows = np.repeat(np.arange(len(pairs)), weights)
+    repeated = metric([golds[row] for row in rows], [answers[row] for row in rows]).value()
+    assert metric(golds, answers).values(weights[None])[0] == pytest.approx(repeated, abs=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("steps", [2, 6, 10**6])
+@pytest.mark.parametrize("seed", range(8))
+def test_areas_equal_scikit_learn(seed, steps):
+    golds, probabilities = ranked(seed, steps=steps)
+    trapezoids, averages = [], []
+    for label in NAMES:
+        is_gold, score = [gold == label for gold in golds], [row[label] for row in probabilities]
+        precision, recall, _ = precision_recall_curve(is_gold, score)
+        trapezoids.append(auc(recall, precision))
+        averages.append(average_precision_score(is_gold, score))
+    measured = curves(golds, probabilities, NAMES)
+    assert Ranking(measured).value() == pytest.approx(100 * np.mean(trapezoids), abs=1e-9)
+    assert Ranking(measured, trapezoid=False).value() == pytest.approx(100 * np.mean(averages), abs=1e-9)
+
+
+@pytest.mark.parametrize("steps", [3, 10**6])
+@pytest.mark.parametrize("seed", range(6))
+def test_area_weights_are_repetitions(seed, steps):
+    golds, probabilities = ranked(seed, steps=steps)
+    weights = np.random.default_rng(seed).integers(0, 4, (5, len(golds)))
+    for form in ({}, {"only_present": True}, {"only_present": True, "trapezoid": False}):
+        statistic = Ranking(curves(golds, probabilities, NAMES), **form)
+        expected = []
+        for row in weights:
+            chosen = np.repeat(np.arange(len(golds)), row)
+            again = curves([golds[k] for k in chosen], [probabilities[k] for k in chosen], NAMES)
+            expected.append(Ranking(again, **form).value())
+        assert statistic.values(weights) == pytest.approx(np.array(expected), abs=1e-9, nan_ok=True)
+
+
+def test_area_of_each_half_stacked():
+    golds, probabilities = ranked(3)
+    whole = Ranking(curves(golds, probabilities, NAMES))
+    first, second = (
+        Ranking(curves(golds[part], probabilities[part], NAMES)) for part in (slice(0, 20), slice(20, None))
+    )
+    assert first.stacked(second).value() == pytest.approx(whole.value(), abs=1e-9)
+
+
+def test_exact_to_the_last_digits_on_many_examples():
+    """Two forms of the same area agree; sums in single precision would not."""
+    golds, probabilities = ranked(1, n=3000, labels=LABELS, steps=10**6)
+    measured = curves(golds, probabilities, LABELS)
+    assert Ranking(measured).value() == pytest.approx(Ranking(measured, only_present=True).value(), abs=1e-10)
+
+
+def test_equal_probabilities_have_a_high_floor():
+    """A straight line from (0, 1) to (1, share of the label): 50 + 50/30, whatever the shares are."""
+    golds = [*LABELS, *["no_relation"] * 70]
+    measured = curves(golds, [dict.fromkeys(LABELS, 1 / 30)] * 100, LABELS)
+    assert Ranking(measured).value() == pytest.approx(50 + 50 / 30)
+    assert Ranking(measured, trapezoid=False).value() == pytest.approx(100 / 30)
+
+
+def test_a_label_without_gold():
+    golds, probabilities = ["a", "b"], [{"a": 0.9, "b": 0.1}, {"a": 0.2, "b": 0.8}]
+    measured = curves(golds, probabilities, ("a", "b", "c"))
+    assert math.isnan(Ranking(measured).value())
+    assert Ranking(measured, only_present=True).value() == 100
+
+
+def test_an_answered_label_without_gold_counts_as_zero():
+    assert label_macro_f1(["a", "a"], ["a", "b"]).value() == pytest.approx(100 * (2 / 3 + 0) / 2)
+
+
+def test_without_relations_the_f1_is_zero_and_the_rest_undefined():
+    golds = answers = ["no_relation", "no_relation"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert relation_micro_f1(golds, answers).value() == 0
+        assert math.isnan(relation_precision(golds, answers).value())
+        assert math.isnan(relation_recall(golds, answers).value())

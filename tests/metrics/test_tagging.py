@@ -1,0 +1,232 @@
+"""Tag scores against hand-computed values, seqeval and scikit-learn."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seqeval.metrics import f1_score
+from seqeval.scheme import IOB2
+from sklearn.metrics import f1_score as sklearn_f1
+
+from danseo.metrics.statistic import micro_f1
+from danseo.metrics.tag_numbers import tag_index, tag_numbers
+from danseo.metrics.tagging import (
+    Tagged,
+    entity_counts,
+    entity_f1,
+    entity_precision,
+    entity_recall,
+    mend_leading_space,
+    padded_rows,
+    piece_tags,
+    sentence_accuracy,
+    spans_of,
+    tag_macro_f1,
+    token_length_f1,
+    token_type_f1,
+    without_spaces,
+)
+from danseo.tasks.ner import LABELS, TYPES
+
+GOLDS = [
+    ["B-PS", "I-PS", "I-PS", "O", "O", "B-LC", "I-LC", "O"],
+    ["O", "B-OG", "I-OG", "O", "B-DT", "I-DT", "I-DT"],
+    ["O", "O", "B-QT", "I-QT", "O"],
+    ["B-PS", "O", "O"],
+]
+ANSWERS = [
+    ["B-PS", "I-PS", "I-PS", "O", "O", "B-OG", "I-OG", "O"],
+    ["O", "B-OG", "I-OG", "I-OG", "B-DT", "I-DT", "I-DT"],
+    ["O", "O", "B-QT", "I-QT", "O"],
+    ["B-PS", "O", "I-LC"],
+]
+THREE_LEVELS = ("PER", "LOC", "ORG")
+WORDS = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "O"], ["B-ORG", "O"]]
+WORD_ANSWERS = [["B-PER", "I-PER", "B-LOC", "I-LOC"], ["O", "O"], ["O", "O"]]  # the third reply could not be read
+
+
+def sentences(tags=LABELS):
+    """Two parallel lists of sentences; most answers are like their gold, so that entities match."""
+    tag = st.sampled_from(tags)
+    pair = st.one_of(tag.map(lambda one: (one, one)), tag.map(lambda one: (one, one)), st.tuples(tag, tag))
+    return st.lists(st.lists(pair, min_size=1, max_size=12), min_size=1, max_size=6).map(
+        lambda rows: tuple([[pair[side] for pair in row] for row in rows] for side in (0, 1))
+    )
+
+
+def test_entity_scores_by_hand():
+    tagged = Tagged.of(GOLDS, ANSWERS, TYPES)
+    assert entity_counts(tagged).value() == pytest.approx(60.0, abs=1e-6)
+    assert entity_counts(tagged, micro_f1).value() == pytest.approx(66.666667, abs=1e-6)
+    assert entity_precision(tagged).value() == entity_recall(tagged).value() == pytest.approx(100 * 4 / 6)
+
+
+def test_tag_scores_by_hand():
+    tagged = Tagged.of(GOLDS, ANSWERS, TYPES)
+    assert tag_macro_f1(tagged, with_o=True).value() == pytest.approx(77.350427, abs=1e-6)
+    assert tag_macro_f1(tagged, with_o=False).value() == pytest.approx(76.388889, abs=1e-6)
+
+
+def test_three_levels_by_hand():
+    """Whitespace words as units; a reply that could not be read counts as no entity."""
+    tagged = Tagged.of(WORDS, WORD_ANSWERS, THREE_LEVELS)
+    assert sentence_accuracy(tagged).value() == pytest.approx(100 / 3)
+    assert entity_precision(tagged).value() == pytest.approx(50)
+    assert entity_recall(tagged).value() == pytest.approx(100 / 3)
+    assert entity_counts(tagged, micro_f1).value() == pytest.approx(40)
+    assert token_type_f1(tagged).value() == pytest.approx(75)
+    assert token_length_f1(tagged).value() == pytest.approx(50)
+
+
+def test_leaving_unreadable_replies_out_flatters():
+    tagged = Tagged.of(WORDS[:2], WORD_ANSWERS[:2], THREE_LEVELS)
+    assert entity_counts(tagged, micro_f1).value() == pytest.approx(50)
+
+
+def test_a_piece_takes_the_tag_of_its_first_character():
+    """삼성전자가 as 삼성 and 전자가: the pieces are right although the characters cannot be."""
+    tags = ["B-OG", "I-OG", "I-OG", "I-OG", "O"]
+    assert piece_tags(tags, [(0, 2), (2, 5)]) == ["B-OG", "I-OG"]
+    assert piece_tags(tags, [(0, 0), (0, 2), (2, 5), (0, 0)]) == ["O", "B-OG", "I-OG", "O"]
+    assert entity_f1([tags], [["B-OG", *["I-OG"] * 4]], TYPES) == 0
+
+
+def test_old_reports_left_out_the_longest_sentences_of_a_batch():
+    assert padded_rows([7, 12, 9, 12], batch=4) == [0, 2]
+    assert padded_rows([7, 12, 9, 12], batch=2) == [0, 2]
+    assert padded_rows([7, 12, 9, 12], batch=3) == [0, 2]  # the last batch has one sentence, which is not kept
+    assert padded_rows([7, 12, 9, 12], batch=1) == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "spans"),
+    [
+        (["B-PS", "I-PS", "O"], [(0, 2, "PS")]),
+        (["I-PS", "I-PS", "O"], []),
+        (["B-PS", "I-LC", "I-PS"], [(0, 1, "PS")]),
+        (["B-PS", "B-PS", "I-PS"], [(0, 1, "PS"), (1, 3, "PS")]),
+        (["O", "I-LC", "B-LC"], [(2, 3, "LC")]),
+        (["B-DT", "O", "I-DT"], [(0, 1, "DT")]),
+        ([], []),
+    ],
+)
+def test_strict_spans(tags, spans):
+    assert list(spans_of(tags)) == spans
+    tagged = Tagged.of([tags], [tags], TYPES)
+    assert [(s, e, TYPES[t]) for s, e, t in zip(*tagged.gold_spans, strict=True)] == spans
+
+
+def test_an_entity_ends_with_its_sentence():
+    tagged = Tagged.of([["B-PS"], ["I-PS"]], [["B-PS"], ["O"]], TYPES)
+    assert [list(column) for column in tagged.gold_spans] == [[0], [1], [0]]
+    assert entity_counts(tagged).value() == 100
+
+
+@settings(max_examples=150, deadline=None)
+@given(sentences())
+def test_entity_f1_equals_seqeval(pair):
+    golds, answers = pair
+    value = entity_f1(golds, answers, TYPES)
+    if not any(list(spans_of(tags)) for tags in (*golds, *answers)):
+        assert math.isnan(value)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        macro, micro = (
+            f1_score(golds, answers, average=average, mode="strict", scheme=IOB2) for average in ("macro", "micro")
+        )
+    assert value == pytest.approx(100 * macro, abs=1e-9)
+    assert entity_counts(Tagged.of(golds, answers, TYPES), micro_f1).value() == pytest.approx(100 * micro, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sentences())
+def test_tag_f1_equals_scikit_learn(pair):
+    golds, answers = ([tag for row in rows for tag in row] for rows in pair)
+    tagged = Tagged.of(*pair, TYPES)
+    for labels in (LABELS, LABELS[:-1]):
+        expected = sklearn_f1(golds, answers, labels=labels, average="macro", zero_division=1)
+        assert tag_macro_f1(tagged, with_o="O" in labels).value() == pytest.approx(100 * expected, abs=1e-9)
+
+
+@given(sentences(["O", "B-PER", "I-PER", "B-A", "I-A"]))
+def test_type_names_of_any_length(pair):
+    names = {"PER": "PS", "A": "LC"}
+    renamed = ([[tag[:2] + names[tag[2:]] if tag != "O" else tag for tag in row] for row in rows] for rows in pair)
+    expected = entity_f1(*renamed, TYPES)
+    assert entity_f1(*pair, ("PER", "A")) == pytest.approx(expected, nan_ok=True)
+
+
+@given(st.lists(st.lists(st.sampled_from(LABELS), max_size=8), max_size=8))
+def test_tags_become_their_numbers(rows):
+    index = tag_index(TYPES)
+    assert tag_numbers(rows, TYPES).tolist() == [index[tag] for row in rows for tag in row]
+
+
+@pytest.mark.parametrize("tag", ["", "X", "OX", "PS", "-PS", "B-", "B-PSX", "B-XX", "E-PS", "b-ps", "B-장소", "\ud800"])
+def test_unknown_tag(tag):
+    with pytest.raises(KeyError):
+        tag_numbers([["O", "B-PS"], [tag, "O", "B-OG"]], TYPES)
+
+
+@pytest.mark.parametrize("types", [("PERSONNAME",), ("X-Y", "A-B"), ("인물", "장소"), ()])
+def test_types_that_are_looked_up_one_by_one(types):
+    tags = ["O", *(f"{place}-{name}" for name in types for place in "BI")]
+    assert tag_numbers([tags], types).tolist() == list(range(len(tags)))
+
+
+def test_an_answer_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="as many tags"):
+        Tagged.of([["O", "O"]], [["O"]], TYPES)
+
+
+def test_spaces_are_not_scored():
+    """The tag of a space inside an entity plays no part."""
+    gold = ["B-LC", "I-LC", "I-LC", "I-LC", "I-LC", "O"]
+    answer = ["B-LC", "I-LC", "O", "I-LC", "I-LC", "O"]
+    assert entity_f1([gold], [answer], TYPES) == 0
+    assert entity_counts(without_spaces([gold], [answer], ["서울 역앞."], TYPES)).value() == 100
+
+
+def test_a_begin_on_a_space_moves_to_the_word():
+    assert mend_leading_space(["O", "B-DT", "I-DT", "I-DT"], "는 내일") == ["O", "O", "B-DT", "I-DT"]
+    assert mend_leading_space(["B-DT", "I-DT", "I-DT"], "  날") == ["O", "O", "B-DT"]  # two spaces
+    for tags, text in [
+        (["B-DT", "I-DT", "I-DT"], "내 일"),  # a space inside
+        (["O", "B-DT", "B-PS"], "는 김"),  # nothing follows the space
+        (["O", "B-DT", "I-PS"], "는 김"),
+        (["O", "B-DT"], "는 "),
+        ([], ""),
+    ]:
+        assert mend_leading_space(tags, text) == tags
+
+
+def test_mending_gives_the_lost_entity_back():
+    gold, text = ["O", "B-DT", "I-DT", "I-DT"], "는 내일"
+    assert math.isnan(entity_counts(without_spaces([gold], [gold], [text], TYPES)).value())
+    mended = [mend_leading_space(gold, text)]
+    assert entity_counts(without_spaces(mended, mended, [text], TYPES)).value() == 100
+
+
+def test_nothing_to_find_and_nothing_found():
+    tagged = Tagged.of([["O", "O"]], [["O", "O"]], TYPES)
+    undefined = [
+        entity_counts(tagged),
+        entity_counts(tagged, micro_f1),
+        entity_precision(tagged),
+        token_type_f1(tagged),
+    ]
+    assert all(math.isnan(statistic.value()) for statistic in undefined)
+    assert sentence_accuracy(tagged).value() == tag_macro_f1(tagged, with_o=True).value() == 100
+
+
+def test_weights_are_repetitions():
+    tagged = Tagged.of(GOLDS, ANSWERS, TYPES)
+    weights = np.array([2, 0, 1, 3])
+    rows = np.repeat(np.arange(4), weights)
+    repeated = Tagged.of([GOLDS[row] for row in rows], [ANSWERS[row] for row in rows], TYPES)
+    for statistic in (entity_counts, token_type_f1, token_length_f1, sentence_accuracy):
+        assert statistic(tagged).values(weights[None])[0] == pytest.approx(statistic(repeated).value(), abs=1e-9)

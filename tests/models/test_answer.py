@@ -1,0 +1,253 @@
+"""Answers by encoders: windows as BERT cut them, spans by characters, and a fitted no-answer threshold."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerFast
+
+from danseo.config import HeadConfig, TrainConfig
+from danseo.models.encoder.answer import Answer, best_threshold, highest, owners, whole_words
+from danseo.models.encoder.network import Network
+from danseo.models.encoder.pieces import Pieces
+from danseo.models.scratch import Size, make_encoder
+from danseo.records import QuestionExample
+from danseo.scoring import measure
+from danseo.tasks import TASKS
+
+TASK = TASKS["mrc"]
+SIZE = Size(layers=2, hidden=64, heads=2, vocabulary=2000, positions=128)
+WORDS = [f"낱말{k}" for k in range(45)]
+TOY = QuestionExample("toy", text=" ".join(WORDS), question="무엇 인가", gold=("낱말20 낱말21",), starts=(90,))
+
+
+def toy_pieces(known=(*WORDS, "무엇", "인가", "1"), longest: int = 512) -> Pieces:
+    """One piece per word."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: k for k, word in enumerate([*specials, *known])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return Pieces(PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names), longest)
+
+
+def toy_kind(**settings) -> Answer:
+    return Answer(TASK, toy_pieces(), HeadConfig(**{"max_length": 21, "stride": 5, **settings}))
+
+
+def flat_outputs(features, none: float = 0.0):
+    """Outputs that prefer nothing; `none` is the score of no answer."""
+    outputs = [{"start": np.full(len(f), -5.0, np.float32), "end": np.full(len(f), -5.0, np.float32)} for f in features]
+    for output in outputs:
+        output["start"][0] = output["end"][0] = none / 2
+    return outputs
+
+
+def set_span(record, output, first: int, last: int, score: float) -> None:
+    """Give a span of passage pieces that score in one window."""
+    base = record.fields["place"] - record.fields["begin"]
+    output["start"][base + first] = output["end"][base + last] = score / 2
+
+
+@pytest.fixture(scope="module")
+def examples(sample: Path) -> list[QuestionExample]:
+    return TASK.read(sample / TASK.folder / TASK.file("dev"))[:16]
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta", "xlm-roberta"])
+def checkpoint(request, examples, tmp_path_factory) -> Path:
+    texts = [text for e in examples for text in (e.text, e.question)]
+    return make_encoder(tmp_path_factory.mktemp(request.param), texts, request.param, SIZE)
+
+
+@pytest.fixture
+def kind(checkpoint: Path) -> Answer:
+    config = HeadConfig(max_length=96, stride=32, question_length=24)
+    return Answer(TASK, Pieces(AutoTokenizer.from_pretrained(checkpoint), SIZE.positions), config)
+
+
+def test_windows_start_where_the_official_ones_do():
+    features = toy_kind().encode([TOY], with_gold=True)
+    assert [f.fields["begin"] for f in features] == [0, 5, 10, 15, 20, 25, 30]
+    assert [len(f.fields["owned"]) for f in features] == [16, 16, 16, 16, 16, 16, 15]
+    assert {len(f) for f in features} == {20, 21}
+    first = features[0]
+    tokens = [toy_kind().pieces.tokenizer.convert_ids_to_tokens(i) for i in first.ids]
+    assert tokens == ["[CLS]", "무엇", "인가", "[SEP]", *WORDS[:16], "[SEP]"]
+    assert first.segments == [0] * 4 + [1] * 17
+    assert not first.fields["truncated"]
+
+
+def test_gold_is_the_whole_answer_or_the_first_piece():
+    features = toy_kind().encode([TOY], with_gold=True)
+    places = [(f.fields["start"], f.fields["end"]) for f in features]  # pieces 20 and 21, four in front of the window
+    assert places == [(0, 0), (0, 0), (14, 15), (9, 10), (4, 5), (0, 0), (0, 0)]
+    (none,) = toy_kind(max_length=64).encode([replace(TOY, gold=(), starts=())], with_gold=True)
+    assert (none.fields["start"], none.fields["end"]) == (0, 0)
+
+
+def test_every_piece_belongs_to_the_window_with_most_context():
+    begins, sizes = np.array([0, 5, 10]), np.array([16, 16, 15])
+    owned = owners(begins, sizes)
+    pieces = [(begin + np.flatnonzero(mine)).tolist() for begin, mine in zip(begins, owned, strict=True)]
+    assert pieces == [list(range(11)), list(range(11, 15)), list(range(15, 25))] or sum(pieces, []) == list(range(25))
+    for window, mine in enumerate(pieces):
+        for piece in mine:
+            best = max(
+                min(piece - b, b + n - 1 - piece) + 0.01 * n
+                for b, n in zip(begins, sizes, strict=True)
+                if b <= piece < b + n
+            )
+            b, n = begins[window], sizes[window]
+            assert min(piece - b, b + n - 1 - piece) + 0.01 * n == best
+
+
+def test_a_long_question_is_cut_and_leaves_room():
+    long = replace(TOY, question=" ".join(["무엇"] * 100))
+    (features, *_) = toy_kind(question_length=7).encode([long], with_gold=False)
+    assert features.ids.count(toy_kind().pieces.id("무엇")) == 7
+    assert features.fields["truncated"]
+    (features, *_) = toy_kind().encode([long], with_gold=False)  # 64 would leave nothing of 21
+    assert (len(features), len(features.fields["owned"])) == (21, 9)
+
+
+@pytest.mark.parametrize(("none", "answer"), [(4.0, "낱말20 낱말21"), (4.002, ""), (3.0, "낱말20 낱말21")])
+def test_a_tie_answers_and_a_higher_null_score_does_not(none, answer):
+    kind = toy_kind(max_length=64)
+    features = kind.encode([TOY], with_gold=False)
+    outputs = flat_outputs(features, none)
+    set_span(features[0], outputs[0], 20, 21, 4.0)
+    (prediction,) = kind.decode([TOY], features, outputs)
+    assert prediction.answer == answer
+    assert kind.latest_spans[0][0] == ("낱말20 낱말21", 4.0)
+    assert kind.latest_spans[0][-1] == ("", pytest.approx(none))
+    assert prediction.probabilities[""] == pytest.approx(1 / (1 + np.exp(4.0 - none)), abs=1e-6)
+
+
+def test_the_null_score_is_the_lowest_of_all_windows():
+    kind = toy_kind()
+    features = kind.encode([TOY], with_gold=False)
+    outputs = flat_outputs(features, 18.0)
+    owner = next(k for k, f in enumerate(features) if f.fields["owned"][20 - f.fields["begin"] :][:1].any())
+    set_span(features[owner], outputs[owner], 20, 21, 4.0)
+    outputs[owner]["start"][0] = outputs[owner]["end"][0] = 0.0
+    (prediction,) = kind.decode([TOY], features, outputs)
+    assert prediction.answer == "낱말20 낱말21"
+
+
+def test_spans_stay_in_the_passage_and_short_and_start_with_most_context():
+    kind = toy_kind(answer_length=3)
+    features = kind.encode([TOY], with_gold=False)
+    outputs = flat_outputs(features, -30.0)
+    outputs[0]["start"][1] = outputs[0]["end"][2] = 50.0  # in the question
+    set_span(features[0], outputs[0], 0, 3, 20.0)  # four pieces
+    set_span(features[0], outputs[0], 15, 15, 20.0)  # at the edge of the window; others know more of it
+    (prediction,) = kind.decode([TOY], features, outputs)
+    spans = kind.latest_spans[0][:-1]
+    assert prediction.answer == spans[0][0] == "낱말0"
+    assert len(spans) == len({text for text, _ in spans}) == kind.config.best
+    assert all(text in TOY.text and len(text.split()) <= 3 and not text.startswith("낱말15") for text, _ in spans[:2])
+
+
+def test_no_passage_is_no_answer():
+    kind = toy_kind()
+    features = kind.encode([replace(TOY, text="", gold=(), starts=())], with_gold=True)
+    (prediction,) = kind.decode([replace(TOY, text="")], features, flat_outputs(features))
+    assert (prediction.answer, prediction.probabilities) == ("", {"": 1.0})
+
+
+def test_the_official_answer_grows_to_words_only_at_unknown_pieces():
+    text = "그는 서울(京)에서 살았다"
+    kind = Answer(TASK, toy_pieces(["그는", "살았다", "1"]), HeadConfig(architecture="official"))
+    features = kind.encode([QuestionExample("a", text, "1", ())], with_gold=False)
+    assert kind._text(text, features[0], 1, 1) == "서울(京)에서"
+    assert kind._text(text, features[0], 0, 0) == "그는"
+    assert whole_words(text, 3, 5) == (3, 10)
+    kind.fit_decision([], [], [])
+    assert kind.decision() == {"threshold": 0.0}
+
+
+def test_highest_takes_allowed_ones_best_first_and_early_ones_of_equals():
+    scores = np.array([1.0, 3.0, 3.0, 9.0, 3.0, 2.0])
+    assert highest(scores, scores < 9, 2).tolist() == [1, 2]
+    assert highest(scores, scores < 9, 9).tolist() == [1, 2, 4, 5, 0]
+
+
+def test_the_threshold_is_the_best_of_all():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        margins = rng.normal(size=8).round(1) * 5
+        given, kept_back = rng.random(8), rng.integers(0, 2, 8).astype(float)
+
+        def total(t, margins=margins, given=given, kept_back=kept_back):
+            return np.where(margins > t, kept_back, given).sum()
+
+        grid = np.concatenate([margins - 1e-6, margins, margins + 1e-6])
+        found = best_threshold(margins, given, kept_back)
+        assert total(found) == pytest.approx(max(map(total, grid)))
+        if total(0.0) == pytest.approx(total(found)):
+            assert found == 0
+
+
+def test_the_threshold_is_fitted_saved_and_restored():
+    kind = toy_kind(max_length=64)
+    examples = [replace(TOY, guid=str(k), **({} if k % 2 else {"gold": (), "starts": ()})) for k in range(6)]
+    features = kind.encode(examples, with_gold=False)
+    outputs = flat_outputs(features, 0.0)
+    for k, (record, output) in enumerate(zip(features, outputs, strict=True)):
+        set_span(record, output, 20, 21, (-1.0 if k % 2 else -3.0))  # no answer always scores higher
+    assert {p.answer for p in kind.decode(examples, features, outputs)} == {""}
+    kind.fit_decision(examples, features, outputs)
+    assert 1.0 <= kind.threshold < 3.0
+    answers = [p.answer for p in kind.decode(examples, features, outputs)]
+    assert answers == ["", "낱말20 낱말21"] * 3
+    other = toy_kind(max_length=64)
+    other.restore_decision(kind.decision())
+    assert [p.answer for p in other.decode(examples, features, outputs)] == answers
+
+
+def test_ceiling_of_the_sample(kind, examples):
+    features = kind.encode(examples, with_gold=True)
+    assert len(features) > len(examples)
+    assert max(map(len, features)) <= 96
+    predictions = kind.decode(examples, features, kind.perfect_outputs(examples, features))
+    assert measure(TASK, examples, predictions)[TASK.headline].value() > 85
+    for example, prediction in zip(examples, predictions, strict=True):
+        assert (prediction.answer == "") == (not example.gold)
+        assert prediction.answer in example.text
+
+
+def test_decoding_takes_a_part_of_the_examples(kind, examples):
+    features = kind.encode(examples, with_gold=False)
+    outputs = kind.perfect_outputs(examples, features)
+    whole = kind.decode(examples, features, outputs)
+    part = [(f, o) for f, o in zip(features, outputs, strict=True) if f.example >= 8]
+    assert kind.decode(examples[8:], *map(list, zip(*part, strict=True))) == whole[8:]
+
+
+def test_a_few_steps_lower_the_loss_and_padding_counts_for_nothing(kind, checkpoint, examples):
+    torch.manual_seed(0)
+    kind.train = TrainConfig(label_smoothing=0.1)
+    network = Network(AutoModelForQuestionAnswering.from_pretrained(checkpoint, **kind.head_options()), None)
+    features = kind.encode(examples, with_gold=True)
+    features = sorted(features, key=len)[:: max(1, len(features) // 6)]
+    batch = network.collate(features, kind, with_gold=True)
+    optimizer, losses = torch.optim.AdamW(network.parameters(), lr=1e-3), []
+    for _ in range(6):
+        loss, weight = kind.loss(network(batch), batch)
+        assert weight == len(features)
+        optimizer.zero_grad()
+        (loss / weight).backward()
+        optimizer.step()
+        losses.append(float(loss.detach() / weight))
+    assert losses[-1] < losses[0]
+    outputs = {name: torch.randn(batch["input_ids"].shape) for name in ("start_logits", "end_logits")}
+    filled = {name: logits + 50 * (1 - batch["attention_mask"]) for name, logits in outputs.items()}
+    torch.testing.assert_close(kind.loss(outputs, batch), kind.loss(filled, batch))
+    assert [len(o["start"]) for o in kind.unpack(outputs, batch, features)] == [len(f) for f in features]

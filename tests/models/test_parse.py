@@ -1,0 +1,229 @@
+"""Dependency parsing by encoders: words find their pieces, trees are trees, and both networks learn."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from danseo.config import HeadConfig, TrainConfig
+from danseo.errors import DanseoError
+from danseo.models.encoder.kind import IGNORED
+from danseo.models.encoder.network import Network
+from danseo.models.encoder.parse import TAGS, Parse, best_tree, last_tags, whole_arcs, word_pieces
+from danseo.models.encoder.pieces import Pieces, trimmed_offsets
+from danseo.models.scratch import Size, make_encoder
+from danseo.records import ParseExample
+from danseo.scoring import measure
+from danseo.tasks import TASKS
+
+TASK = TASKS["dp"]
+SIZE = Size(layers=2, hidden=64, heads=2, vocabulary=1000, positions=128)
+SMALL = HeadConfig(arc_size=32, relation_size=16)
+
+
+@pytest.fixture(scope="module")
+def examples(sample: Path) -> list[ParseExample]:
+    return TASK.read(sample / TASK.folder / TASK.file("dev"))[:24]
+
+
+@pytest.fixture(scope="module", params=["bert", "xlm-roberta"])
+def checkpoint(request, examples, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    return make_encoder(folder, [e.text for e in examples], request.param, SIZE)
+
+
+@pytest.fixture
+def pieces(checkpoint: Path) -> Pieces:
+    return Pieces(AutoTokenizer.from_pretrained(checkpoint), SIZE.positions)
+
+
+def make_network(kind: Parse, checkpoint: Path) -> Network:
+    torch.manual_seed(0)
+    body = AutoModel.from_pretrained(checkpoint)
+    return Network(body, kind.build_head(body.config, body.get_input_embeddings()))
+
+
+def predict(network: Network, kind: Parse, examples, batch_size: int = 8):
+    features, outputs = kind.encode(examples, with_gold=False), []
+    network.eval()
+    for start in range(0, len(features), batch_size):
+        part = features[start : start + batch_size]
+        batch = network.collate(part, kind, with_gold=False)
+        with torch.no_grad():
+            outputs += kind.unpack(network(batch), batch, part)
+    return kind.decode(examples, features, outputs), outputs
+
+
+def is_tree(heads) -> bool:
+    def reaches_root(word: int) -> bool:
+        for _ in heads:
+            word = heads[word - 1] if word else 0
+        return word == 0
+
+    return list(heads).count(0) == 1 and all(reaches_root(word) for word in range(1, len(heads) + 1))
+
+
+def test_words_find_the_pieces_of_the_official_run():
+    # 조지 | 해리 ##슨 ##이 | 앨범 ##을 | 낸 . and 밴드 ##는 | 앨범 . as the official processor masked them
+    offsets = [(0, 2), (3, 5), (5, 6), (6, 7), (8, 10), (10, 11), (12, 13), (13, 14)]
+    first, last = word_pieces(["조지", "해리슨이", "앨범을", "낸."], offsets)
+    assert (first + 1).tolist() == [1, 2, 5, 7]
+    assert (last + 1).tolist() == [1, 4, 6, 8]
+    first, last = word_pieces(["밴드는", "앨범."], [(0, 2), (2, 3), (4, 6), (6, 7)])
+    assert ((first + 1).tolist(), (last + 1).tolist()) == ([1, 3], [2, 4])
+
+
+def test_a_word_without_pieces_takes_the_piece_before_it():
+    first, last = word_pieces(["\u200b", "가", "\u200b", "나"], [(2, 3), (6, 7)])
+    assert first.tolist() == last.tolist() == [-1, 0, 0, 1]
+    first, last = word_pieces(
+        ["가", "나다"], [(0, 0), (0, 1), (0, 0), (2, 3), (3, 4)]
+    )  # empty pieces count for nothing
+    assert (first.tolist(), last.tolist()) == ([1, 3], [1, 4])
+
+
+def test_every_word_gets_its_own_characters(pieces, examples):
+    features = Parse(TASK, pieces, SMALL).encode(examples, with_gold=False)
+    for example, record in zip(examples, features, strict=True):
+        text = " ".join(example.words)
+        offsets = trimmed_offsets(pieces.cut([text])[0], text)
+        spans = [
+            text[offsets[first - 1][0] : offsets[last - 1][1]]
+            for first, last in zip(record.fields["first"], record.fields["last"], strict=True)
+        ]
+        assert spans == list(example.words)
+
+
+def test_the_best_tree_has_one_root_and_the_highest_score():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        words = int(rng.integers(1, 5))
+        arcs = rng.choice([0.1, 3, 100]) * rng.normal(size=(words, words + 1))
+        arcs[rng.random(arcs.shape) < 0.2] = 0.0  # scores that the library would take for missing edges
+        trees = [heads for heads in product(range(words + 1), repeat=words) if is_tree(heads)]
+        totals = [arcs[np.arange(words), list(heads)].sum() for heads in trees]
+        found = best_tree(arcs)
+        assert is_tree(found.tolist())
+        assert arcs[np.arange(words), found].sum() == pytest.approx(max(totals))
+
+
+def test_ceiling_is_100_unless_words_are_cut_off(pieces, examples):
+    for length, exact in ((128, True), (24, False)):
+        kind = Parse(TASK, pieces, replace(SMALL, max_length=length))
+        features = kind.encode(examples, with_gold=True)
+        predictions = kind.decode(examples, features, kind.perfect_outputs(examples, features))
+        score = measure(TASK, examples, predictions)["dp/uas@micro-1"].value()
+        assert (score == 100) is exact
+        assert any(record.fields["truncated"] for record in features) is not exact
+        for example, prediction, arcs in zip(examples, predictions, kind.latest_arcs, strict=True):
+            assert is_tree([head for head, _ in prediction.answer])
+            assert TASK.check_answer(example, prediction.answer)
+            assert arcs.shape == (len(example.words), len(example.words) + 1)
+            assert (arcs.dtype, np.isfinite(arcs).all()) == (np.float16, True)
+
+
+def test_words_past_the_limit_hang_on_the_next(pieces, examples):
+    kind = Parse(TASK, pieces, replace(SMALL, max_length=16))
+    example = max(examples, key=lambda e: len(e.words))
+    (record,) = kind.encode([example], with_gold=True)
+    kept, words = len(record.fields["first"]), len(example.words)
+    assert 0 < kept < words
+    assert max(record.fields["last"]) < len(record) - 1 == 15
+    assert all((head == IGNORED) == (gold > kept) for head, (gold, _) in zip(record.fields["heads"], example.gold))  # noqa: B905
+    assert [h == IGNORED for h in record.fields["heads"]] == [r == IGNORED for r in record.fields["relations"]]
+    arcs = whole_arcs(np.log(np.full((kept, kept + 1), 1 / (kept + 1))), words)
+    assert best_tree(arcs).tolist()[kept:] == [*range(kept + 2, words + 1), 0]
+    assert (arcs[:kept, 0] < arcs[:kept, kept + 1]).all()
+
+
+@pytest.mark.parametrize("architecture", ["default", "official"])
+def test_a_few_steps_lower_the_loss(architecture, pieces, checkpoint, examples):
+    kind = Parse(TASK, pieces, replace(SMALL, architecture=architecture), TrainConfig(label_smoothing=0.1))
+    network = make_network(kind, checkpoint)
+    features = kind.encode(examples[:4], with_gold=True)
+    batch = network.collate(features, kind, with_gold=True)
+    words = max(len(e.words) for e in examples[:4])
+    outputs = network(batch)
+    assert outputs["arcs"].shape == (4, words, words + 1)
+    assert outputs["relations"].shape == (4, words, len(TASK.labels))
+    optimizer, losses = torch.optim.AdamW(network.parameters(), lr=1e-3), []
+    for _ in range(8):
+        loss, weight = kind.loss(network(batch), batch)
+        assert weight == sum(len(e.words) for e in examples[:4])
+        optimizer.zero_grad()
+        (loss / weight).backward()
+        optimizer.step()
+        losses.append(float(loss.detach() / weight))
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("architecture", ["default", "official"])
+def test_the_loss_is_the_same_with_all_heads_scored_or_only_the_gold_ones(architecture, pieces, checkpoint, examples):
+    kind = Parse(TASK, pieces, replace(SMALL, architecture=architecture, head_dropout=0.0))
+    network = make_network(kind, checkpoint).eval()
+    batch = network.collate(kind.encode(examples[:4], with_gold=True), kind, with_gold=True)
+    outputs = network(batch)
+    network.head.train()
+    gold_only = network(batch)
+    assert (outputs["relations"].dim(), gold_only["relations"].dim()) == (4, 3)
+    torch.testing.assert_close(kind.loss(outputs, batch), kind.loss(gold_only, batch))
+
+
+@pytest.mark.parametrize("architecture", ["default", "official"])
+def test_predictions_do_not_hang_on_the_batch(architecture, pieces, checkpoint, examples):
+    kind = Parse(TASK, pieces, replace(SMALL, architecture=architecture))
+    network = make_network(kind, checkpoint)
+    together, outputs = predict(network, kind, examples, batch_size=24)
+    alone, alone_outputs = predict(network, kind, examples, batch_size=1)
+    assert together == alone
+    for a, b in zip(outputs, alone_outputs, strict=True):
+        np.testing.assert_allclose(a["arcs"], b["arcs"], atol=1e-4)
+
+
+def test_half_precision_keeps_scores_whole(pieces, checkpoint, examples):
+    kind = Parse(TASK, pieces, SMALL)
+    network = make_network(kind, checkpoint)
+    batch = network.collate(kind.encode(examples[:4], with_gold=True), kind, with_gold=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = network(batch)
+    loss, _ = kind.loss(outputs, batch)
+    assert outputs["arcs"].dtype == loss.dtype == torch.float32
+    assert torch.isfinite(loss)
+
+
+def test_the_default_reads_neither_pos_nor_gold(pieces, checkpoint, examples):
+    kind = Parse(TASK, pieces, SMALL)
+    network = make_network(kind, checkpoint)
+    bare = [ParseExample(e.guid, e.words, gold=()) for e in examples]
+    assert predict(network, kind, bare)[0] == predict(network, kind, examples)[0]
+    assert "pos" not in kind.encode(examples, with_gold=True)[0].fields
+
+
+def test_the_official_architecture_needs_pos(pieces, examples):
+    kind = Parse(TASK, pieces, replace(SMALL, architecture="official"))
+    with pytest.raises(DanseoError, match="the official dp architecture reads gold POS tags"):
+        kind.encode([replace(examples[0], pos=())], with_gold=False)
+    assert kind.encode(examples[:1], with_gold=False)[0].fields["pos"][0] == 45
+
+
+def test_the_last_tag_of_a_word_counts():
+    # the official run: 조지/NNP 해리슨+이/NNP+JKS 앨범+을/NNG+JKO 낸+./VV+ETM+SF
+    example = ParseExample(
+        "a", ("조지", "해리슨이", "앨범을", "낸."), (), pos=("NNP", "NNP+JKS", "NNG+JKO", "VV+ETM+SF")
+    )
+    assert len(TAGS) == 45
+    assert last_tags(example) == [1, 17, 20, 35]
+    with pytest.raises(DanseoError, match="unknown POS tag 'XX'"):
+        last_tags(replace(example, pos=("NNP", "XX", "NNG", "SF")))
+
+
+def test_class_weights_come_from_the_relations(pieces, examples):
+    kind = Parse(TASK, pieces, SMALL, TrainConfig(class_weights="balanced"))
+    kind.prepare_loss(kind.encode(examples, with_gold=True))
+    counts = {label: sum(r == label for e in examples for _, r in e.gold) for label in TASK.labels}
+    rare, common = (pick((n, label) for label, n in counts.items() if n)[1] for pick in (min, max))
+    assert kind.class_weights[TASK.labels.index(rare)] > kind.class_weights[TASK.labels.index(common)]

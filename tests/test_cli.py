@@ -1,0 +1,575 @@
+"""The command line: what is printed where, and how it ends."""
+
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danseo.baselines import baseline
+from danseo.cli import main
+from danseo.predictions import write_predictions
+from danseo.tasks import TASKS
+from tests.conftest import Result
+
+OFFICIAL = {
+    "ynat": ["ynat/macro_f1@official-1"],
+    "sts": ["sts/pearson@official-1", "sts/f1@official-1"],
+    "nli": ["nli/accuracy@official-1"],
+    "ner": ["ner/entity_f1@official-1", "ner/char_f1@official-1", "ner/char_f1@paper-1", "ner/entity_f1@micro-1"],
+    "re": ["re/micro_f1@official-1", "re/auprc@official-1", "re/accuracy@plain-1"],
+    "dp": ["dp/uas@official-1", "dp/las@official-1", "dp/uas@micro-1", "dp/las@micro-1"],
+    "mrc": ["mrc/exact_match@official-1", "mrc/rouge_w@official-1", "mrc/rouge_w@exact-1"],
+    "wos": ["wos/jga@official-1", "wos/slot_f1@official-1", "wos/slot_f1@pooled-1"],
+}
+DETAILS = {
+    "ynat": ["per label", "confusion"],
+    "sts": ["per source", "per gold score"],
+    "nli": ["per label", "confusion"],
+    "ner": ["per entity type", "entity errors"],
+    "re": ["per label", "confusion", "is there a relation?"],
+    "dp": ["per relation (right: head and relation)", "per sentence length", "confusion where the head is right"],
+    "mrc": ["per question type", "per answerability", "did it answer?"],
+    "wos": ["per domain", "per slot", "per user turn"],
+}
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def inside(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the command line in this process, which is quicker than the danseo fixture."""
+    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("DANSEO_DATA", raising=False)
+
+    def run(*arguments: object) -> Result:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        return Result(subprocess.CompletedProcess([], int(ended.value.code or 0), *capsys.readouterr()))
+
+    return run
+
+
+def gold_of(name: str, sample: Path) -> Path:
+    return sample / TASKS[name].folder / TASKS[name].file("dev")
+
+
+@pytest.fixture
+def system(sample: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A prediction file that answers like the oracle except for a share of random answers."""
+
+    def write(name: str, file: str = "oracle", wrong: float = 0, cut: int | None = None) -> Path:
+        task, path = TASKS[name], tmp_path / f"{file}.jsonl"
+        examples = task.read(gold_of(name, sample))
+        right, random_ = (baseline(who, task, examples) for who in ("oracle", "random"))
+        rng = random.Random(file)
+        chosen = [other if rng.random() < wrong else one for one, other in zip(right, random_, strict=True)]
+        write_predictions(path, chosen[:cut])
+        return path
+
+    return write
+
+
+# tasks
+
+
+def test_tasks(danseo: Run) -> None:
+    result = danseo("tasks")
+    assert (result.code, result.err) == (0, "")
+    lines = [line.split() for line in result.out.splitlines() if "/" in line and "@" in line]
+    assert [(line[0], line[1]) for line in lines] == [(task.name, task.short) for task in TASKS.values()]
+    assert "ynat/macro_f1@official-1" in result.out
+    assert result.out.count("missing") == len(TASKS)
+
+
+def test_tasks_as_json(inside: Run, sample: Path) -> None:
+    document = inside("tasks", "--json", "--data", sample).json
+    assert document["data"] == str(sample)
+    assert [task["name"] for task in document["tasks"]] == list(TASKS)
+    for described in document["tasks"]:
+        task = TASKS[described["name"]]
+        assert described["headline"] == task.headline
+        assert described["metrics"] == dict(task.metrics)
+        assert set(OFFICIAL[task.name]) <= set(described["metrics"])
+        assert described["files"] == {s: str(sample / task.folder / task.file(s)) for s in ("train", "dev")}
+
+
+@pytest.mark.parametrize("name", ["NER", "ner", "Ner"])
+def test_one_task(name: str, inside: Run) -> None:
+    result = inside("tasks", name)
+    assert result.code == 0
+    assert "named entity recognition" in result.out
+    assert "B-PS, I-PS" in result.out
+    assert "ner/char_f1@paper-1" in result.out
+    assert inside("tasks", name, "--json").json["labels"][-1] == "O"
+
+
+@pytest.mark.parametrize(("name", "hint"), [("ynta", "did you mean 'ynat'? "), ("dts", "did you mean "), ("분류", "")])
+def test_unknown_task(name: str, hint: str, inside: Run) -> None:
+    for arguments in (
+        ("tasks", name),
+        ("score", name, "dev", "x"),
+        ("compare", name, "dev", "x"),
+        ("data", "stats", name),
+    ):
+        result = inside(*arguments)
+        assert (result.code, result.out) == (2, "")
+        assert result.complaint.startswith(f"danseo: no task named {name!r}; {hint}")
+        assert result.complaint.endswith("`danseo tasks` lists all")
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_both_names_of_a_task(task: Any, inside: Run) -> None:
+    assert inside("tasks", task.name).out == inside("tasks", task.short).out
+
+
+# data
+
+
+def test_sample_is_the_same_every_time(danseo: Run, sample: Path, tmp_path: Path) -> None:
+    result = danseo("data", "sample", tmp_path / "again", PYTHONHASHSEED="1")
+    assert (result.code, result.err) == (0, "")
+    assert f"18 files in {tmp_path / 'again'}" in result.out
+    files = [path.relative_to(sample) for path in sorted(sample.rglob("*")) if path.is_file()]
+    assert len(files) == 18
+    for file in files:
+        assert (tmp_path / "again" / file).read_bytes() == (sample / file).read_bytes(), file
+
+
+def test_check_accepts_the_sample(danseo: Run, inside: Run, sample: Path) -> None:
+    result = danseo("data", "check", "--data", sample)
+    assert (result.code, result.err) == (0, "")
+    assert "built-in sample, not KLUE data" in result.out
+    document = inside("data", "check", "--data", sample, "--json").json
+    assert len(document["files"]) == 18
+    assert {file["verdict"] for file in document["files"]} == {"subset"}
+    assert len(inside("data", "check", "dp", "NER", "--data", sample, "--json").json["files"]) == 4
+
+
+def test_check_tells_damage_and_absence(inside: Run, tmp_path: Path) -> None:
+    result = inside("data", "check", "--data", tmp_path)
+    assert result.code == 2
+    assert result.complaint.startswith(f"danseo: no data in {tmp_path}; fetch it with `danseo data get`")
+    path = tmp_path / TASKS["nli"].folder / TASKS["nli"].file("dev")
+    path.parent.mkdir()
+    path.write_text("[{")
+    result = inside("data", "check", "--data", tmp_path, "--json")
+    assert result.code == 2
+    assert result.complaint.startswith(f"danseo: 1 damaged, the first: {path}, line 1: not valid JSON")
+    assert [file["verdict"] for file in result.json["files"]].count("damaged") == 1
+
+
+def test_the_word_sample_names_the_built_in_data(inside: Run, tmp_path: Path) -> None:
+    document = inside("tasks", "nli", "--data", "sample", "--json").json
+    assert document["files"]["dev"].startswith(str(tmp_path / "cache" / "sample"))
+
+
+def test_sample_where_nothing_can_be_written(inside: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = inside("data", "sample", tmp_path / "file")
+    assert result.code == 2
+    assert "cannot be written" in result.complaint
+
+
+# score
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_score_of_the_oracle(name: str, inside: Run, system: Callable[..., Path], sample: Path) -> None:
+    gold, path = gold_of(name, sample), system(name)
+    result = inside("score", TASKS[name].short, gold, path, "--json", "--resamples", 50)
+    assert (result.code, result.err) == (0, "")
+    document = result.json
+    assert (document["task"], document["gold"], document["predictions"]) == (name, str(gold), str(path))
+    assert document["headline"] == document["scores"][0]["id"] == TASKS[name].headline
+    assert document["partial"] is False
+    assert document["n"] == document["examples"] == len(TASKS[name].read(gold))
+    scores = {score["id"]: score for score in document["scores"]}
+    assert list(scores) == list(TASKS[name].metrics)
+    assert set(OFFICIAL[name]) <= set(scores)
+    for id_, score in scores.items():
+        assert score["value"] == pytest.approx(100), id_
+        assert score["interval"] == pytest.approx([100, 100]), id_
+        assert score["n"] == document["n"]
+        assert document["baselines"]["oracle"][id_] == pytest.approx(100)
+    assert set(document["baselines"]) == {"oracle", "majority", "random"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_score_with_details(name: str, inside: Run, system: Callable[..., Path], sample: Path) -> None:
+    arguments = ("score", name, "dev", system(name, "a", wrong=0.4), "--data", sample, "--details", "--resamples", 20)
+    result = inside(*arguments)
+    assert (result.code, result.err) == (0, "")
+    assert set(DETAILS[name]) <= set(result.out.splitlines())
+    tables = inside(*arguments, "--json").json["details"]
+    assert [table["title"] for table in tables] == DETAILS[name]
+    for table in tables:
+        assert table["rows"]
+        assert all(len(row) == len(table["columns"]) for row in table["rows"])
+
+
+def test_score_table(danseo: Run, system: Callable[..., Path], sample: Path) -> None:
+    result = danseo("score", "ynat", "dev", system("ynat", "a", wrong=0.3), "--data", sample)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("TC (topic classification): a.jsonl against ynat-v1.1_dev.json\n")
+    header = next(line for line in result.out.splitlines() if "95 % interval" in line)
+    assert header.split() == ["metric", "score", "95", "%", "interval", "n", "oracle", "majority", "random"]
+    rows = [line.split() for line in result.out.splitlines() if "ynat/" in line]
+    assert [row[0] for row in rows] == list(TASKS["ynat"].metrics)
+    value, low, dash, high = rows[0][1:5]
+    assert dash == "–"
+    assert float(low) < float(value) < float(high) < 100
+
+
+def test_same_seed_same_bytes(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+    path = system("ner", "a", wrong=0.3)
+    first, again, other = (
+        inside("score", "ner", "dev", path, "--data", sample, "--json", "--seed", seed).out for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_score_without_intervals(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+    document = inside("score", "dp", "dev", system("dp"), "--data", sample, "--json", "--resamples", 0).json
+    assert [score["interval"] for score in document["scores"]] == [None] * len(TASKS["dp"].metrics)
+
+
+def test_partial_says_so(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+    arguments = ("score", "nli", "dev", system("nli", "some", cut=7), "--data", sample)
+    refused = inside(*arguments)
+    assert refused.code == 2
+    assert "examples have no prediction, the first is guid 'klue-nli-sample_dev_00007'" in refused.complaint
+    result = inside(*arguments, "--partial")
+    assert result.code == 0
+    assert "PARTIAL: 7 of 140 examples have predictions; not comparable with whole scores" in result.out
+    document = inside(*arguments, "--partial", "--json").json
+    assert (document["partial"], document["n"], document["examples"]) == (True, 7, 140)
+    assert {score["n"] for score in document["scores"]} == {7}
+
+
+def test_relations_without_probabilities(inside: Run, sample: Path, tmp_path: Path) -> None:
+    task = TASKS["re"]
+    predictions = baseline("oracle", task, task.read(gold_of("re", sample)))
+    write_predictions(tmp_path / "bare.jsonl", [replace(p, probabilities=None) for p in predictions])
+    arguments = ("score", "re", "dev", tmp_path / "bare.jsonl", "--data", sample)
+    refused = inside(*arguments)
+    assert refused.code == 2
+    assert ", line 1 (guid 'klue-re-sample_dev_00000'): no probabilities" in refused.complaint
+    document = inside(*arguments, "--skip", "auprc", "--json").json
+    assert [score["id"] for score in document["scores"]] == [id_ for id_ in task.metrics if "auprc" not in id_]
+
+
+def test_undefined_scores_are_null_with_a_reason(inside: Run, sample: Path, tmp_path: Path) -> None:
+    task = TASKS["sts"]
+    write_predictions(tmp_path / "flat.jsonl", baseline("majority", task, task.read(gold_of("sts", sample))))
+    arguments = ("score", "sts", "dev", tmp_path / "flat.jsonl", "--data", sample)
+    pearson = inside(*arguments, "--json").json["scores"][0]
+    assert (pearson["value"], pearson["interval"]) == (None, None)
+    assert pearson["note"] == "undefined: all answers, or all golds, are the same number"
+    assert pearson["note"] in inside(*arguments).out
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_wrong_files_end_with_2_and_one_line(
+    as_json: list[str], inside: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
+) -> None:
+    oracle = system("nli")
+    (tmp_path / "broken.jsonl").write_text('{"guid": ')
+    cases = {
+        ("nli", gold_of("nli", sample), tmp_path / "none.jsonl"): "none.jsonl is missing",
+        ("nli", gold_of("nli", sample), tmp_path): "is a folder; name the file inside it",
+        ("nli", gold_of("nli", sample), tmp_path / "broken.jsonl"): "broken.jsonl, line 1: not valid JSON",
+        ("nli", gold_of("nli", sample), gold_of("nli", sample)): "line 1: not valid JSON",
+        ("nli", gold_of("ner", sample), oracle): "line 1: not valid JSON",
+        ("ner", gold_of("nli", sample), oracle): "line 1: a line outside any sentence",
+        ("nli", gold_of("ynat", sample), oracle): "row 1 (guid 'ynat-sample_dev_00000'): field 'premise' is missing",
+        ("nli", "nowhere.json", oracle): "nowhere.json is missing",
+        ("nli", "dev", oracle): "klue-nli-v1.1/klue-nli-v1.1_dev.json (or .gz, or nli/validation-*.parquet) is not in",
+    }
+    for arguments, complaint in cases.items():
+        result = inside("score", *arguments, *as_json)
+        assert (result.code, result.out) == (2, "")
+        assert complaint in result.complaint
+
+
+def test_a_wrong_file_shows_no_traceback(danseo: Run, system: Callable[..., Path], sample: Path) -> None:
+    result = danseo("score", "sts", "dev", system("nli"), "--data", sample, "--json")
+    assert (result.code, result.out) == (2, "")
+    assert "guid 'klue-nli-sample_dev_00000' is not in the gold file" in result.complaint
+
+
+# compare
+
+
+@pytest.fixture
+def three(system: Callable[..., Path]) -> list[Path]:
+    return [system("nli", "weak", wrong=0.6), system("nli", "good", wrong=0.06), system("nli", "fair", wrong=0.07)]
+
+
+def test_compare_three_systems(danseo: Run, three: list[Path], sample: Path) -> None:
+    result = danseo("compare", "nli", "dev", *three, "--data", sample, "--json", "--resamples", 500)
+    assert (result.code, result.err) == (0, "")
+    document = result.json
+    assert document["files"] == {path.stem: str(path) for path in three}
+    assert (document["n"], document["clusters"], document["partial"]) == (140, 140, False)
+    assert set(document["scores"]) == set(document["groups"]) == set(TASKS["nli"].metrics)
+    for id_, values in document["scores"].items():
+        pairs = [each for each in document["differences"] if each["metric"] == id_]
+        assert [(pair["a"], pair["b"]) for pair in pairs] == [("weak", "good"), ("weak", "fair"), ("good", "fair")]
+        for pair in pairs:
+            assert pair["difference"] == pytest.approx(values[pair["b"]] - values[pair["a"]])
+            assert pair["interval"][0] <= pair["difference"] <= pair["interval"][1]
+            assert pair["p_permutation"] <= pair["p_holm"] <= 1
+            assert pair["significant"] == (pair["p_holm"] < 0.05)
+            assert pair["smallest_detectable"] > 0
+            assert (pair["p_mcnemar"] is not None) == id_.startswith("nli/accuracy")
+        ordered = sorted(pairs, key=lambda pair: pair["p_permutation"])
+        assert ordered[0]["p_holm"] == pytest.approx(3 * ordered[0]["p_permutation"])
+        assert ordered[2]["p_holm"] == pytest.approx(max(ordered[2]["p_permutation"], ordered[1]["p_holm"]))
+        assert [pair["significant"] for pair in pairs] == [True, True, False]
+        assert document["groups"][id_] == {"good": "a", "fair": "a", "weak": "b"}
+
+
+def test_compare_table(inside: Run, three: list[Path], sample: Path) -> None:
+    result = inside("compare", "nli", "dev", *three, "--data", sample, "--resamples", 200)
+    assert (result.code, result.err) == (0, "")
+    for text in ("good − weak", "p (Holm)", "McNemar", "detectable", "differs", "not shown", "n = 140"):
+        assert text in result.out
+
+
+@pytest.mark.parametrize(("name", "units"), [("wos", "dialogue"), ("mrc", "text")])
+def test_compare_keeps_clusters_together(
+    name: str, units: str, inside: Run, system: Callable[..., Path], sample: Path
+) -> None:
+    paths = [system(name, "a", wrong=0.2), system(name, "b", wrong=0.3)]
+    document = inside("compare", name, "dev", *paths, "--data", sample, "--json", "--resamples", 100).json
+    examples = TASKS[name].read(gold_of(name, sample))
+    assert document["clusters"] == len({getattr(example, units) for example in examples}) < document["n"]
+    assert all(pair["p_mcnemar"] is None for pair in document["differences"])
+
+
+def test_compare_enforces_the_same_examples(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+    whole, some = system("nli", "whole", wrong=0.2), system("nli", "some", cut=50)
+    arguments = ("compare", "nli", "dev", whole, some, "--data", sample, "--resamples", 100)
+    refused = inside(*arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{some}: 90 of 140 examples have no prediction" in refused.complaint
+    result = inside(*arguments, "--partial")
+    assert "PARTIAL: 50 of 140 examples are answered by every file" in result.out
+    assert inside(*arguments, "--partial", "--json").json["partial"] is True
+
+
+def test_compare_needs_two_different_files(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+    path = system("nli")
+    for files, complaint in (
+        ([path], "name at least two prediction files"),
+        ([path, path.parent / "." / path.name], "the same prediction file is named twice"),
+        ([path, path.parent / ".." / path.parent.name / path.name], "the same prediction file is named twice"),
+    ):
+        result = inside("compare", "nli", "dev", *files, "--data", sample)
+        assert (result.code, result.out) == (2, "")
+        assert complaint in result.complaint
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(
+    inside: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
+) -> None:
+    paths = []
+    for folder, wrong in (("one", 0.1), ("two", 0.2)):
+        (tmp_path / folder).mkdir()
+        paths.append(system("nli", "p", wrong=wrong).rename(tmp_path / folder / "p.jsonl"))
+    document = inside("compare", "nli", "dev", *paths, "--data", sample, "--json", "--resamples", 100).json
+    assert list(document["files"]) == ["one/p", "two/p"]
+
+
+# doctor and demo
+
+
+def test_doctor_finds_the_sample_healthy(danseo: Run, sample: Path) -> None:
+    result = danseo("doctor", "--data", sample, "--json")
+    assert (result.code, result.err) == (0, "")
+    document = result.json
+    assert (document["healthy"], document["failures"]) == (True, [])
+    tables = {table["title"]: table for table in document["tables"]}
+    preflight = [dict(zip(tables["preflight"]["columns"], row, strict=True)) for row in tables["preflight"]["rows"]]
+    assert [trial["task"] for trial in preflight] == list(TASKS)
+    for trial in preflight:
+        assert trial["oracle"] == pytest.approx(100)
+        assert trial["random"] < 50
+        assert trial["ok"] is True
+
+
+def test_doctor_without_data(inside: Run, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        result = inside("doctor", "--data", folder)
+        assert (result.code, result.err) == (0, "")
+        assert f"no dev files in {folder}; try --data sample" in result.out
+
+
+def test_doctor_tells_what_is_wrong(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / TASKS["ner"].folder / TASKS["ner"].file("dev")
+    path.parent.mkdir()
+    path.write_text("## a\t가\n가\tX\n")
+    shards = tmp_path / "dp"
+    shards.mkdir()
+    for number in range(2):
+        (shards / f"validation-0000{number}-of-00002.parquet").touch()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "file"))
+    result = inside("doctor", "--data", tmp_path, "--json")
+    assert result.code == 2
+    assert f"{path}, line 2 (guid 'a'): unknown tag 'X'" in result.complaint
+    assert result.json["healthy"] is False
+    told = " ".join(result.json["failures"])
+    assert "has 2 parquet files for dev" in told
+    assert f"the cache {tmp_path / 'file'} cannot be written; set DANSEO_CACHE" in told
+
+
+def test_doctor_does_not_judge_chance_by_a_few_examples(inside: Run, sample: Path, tmp_path: Path) -> None:
+    path = tmp_path / TASKS["nli"].folder / TASKS["nli"].file("dev")
+    path.parent.mkdir()
+    path.write_text(json.dumps(json.loads(gold_of("nli", sample).read_text())[:1]))
+    assert inside("doctor", "--data", tmp_path).code == 0
+
+
+def test_demo(danseo: Run, tmp_path: Path) -> None:
+    result = danseo("demo", "--folder", tmp_path / "demo")
+    assert (result.code, result.err) == (0, "")
+    for task in TASKS.values():
+        assert task.headline in result.out
+    assert "nan" not in result.out
+    assert (tmp_path / "demo" / "scores.md").read_text().count("| 100.00 [100.00, 100.00] |") == len(TASKS)
+    assert (tmp_path / "demo" / "sample").is_dir()
+
+
+# How it ends
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["frobnicate"], "danseo: No such command 'frobnicate'. See `danseo --help`."),
+        (["data", "frobnicate"], "danseo: No such command 'frobnicate'. See `danseo data --help`."),
+        (["--frobnicate"], "danseo: No such option '--frobnicate'"),
+        (["score", "ner", "x", "y", "--frobnicate"], "danseo: No such option '--frobnicate'"),
+        (["score"], "danseo: Missing argument 'TASK'. See `danseo score --help`."),
+        (["score", "ner", "dev"], "danseo: Missing argument 'PREDICTIONS'. See `danseo score --help`."),
+        (["score", "ner", "x", "y", "--resamples", "-1"], "danseo: Invalid value for '--resamples': -1 is not in"),
+        (["score", "ner", "x", "y", "--seed", "-1"], "danseo: Invalid value for '--seed': -1 is not in the range"),
+        (["score", "ner", "x", "y", "--seed", "?"], "danseo: Invalid value for '--seed': '?' is not a valid integer"),
+        (
+            ["score", "nli", "dev", "x", "--skip", "f2"],
+            "danseo: --skip f2: nli has no such metric; it has nli/accuracy",
+        ),
+        (["score", "nli", "dev", "x", "--data", ""], "danseo: --data is empty; name a folder"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], complaint: str, inside: Run, sample: Path) -> None:
+    if "--skip" in arguments:
+        arguments = [*arguments, "--data", str(sample)]
+    result = inside(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert result.complaint.startswith(complaint)
+
+
+def test_wrong_usage_of_the_command(danseo: Run) -> None:
+    result = danseo("frobnicate")
+    assert (result.code, result.out) == (2, "")
+    assert result.complaint == "danseo: No such command 'frobnicate'. See `danseo --help`."
+
+
+@pytest.mark.parametrize("group", [[], ["data"]])
+def test_help_is_shown_without_a_command(group: list[str], inside: Run) -> None:
+    result = inside(*group)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("Usage: danseo ")
+    assert len(result.out.splitlines()) > 8
+    assert result.out == inside(*group, "--help").out == inside(*group, "-h").out
+
+
+def test_every_command_and_option_has_a_help_text(inside: Run) -> None:
+    from danseo.cli import cli
+
+    commands = [cli, *cli.commands.values(), *cli.commands["data"].commands.values()]  # type: ignore[attr-defined]
+    for command in commands:
+        assert command.help, command.name
+        for parameter in command.params:
+            assert parameter.param_type_name == "argument" or parameter.help, (command.name, parameter.name)  # type: ignore[attr-defined]
+
+
+def test_version(inside: Run) -> None:
+    from danseo import __version__
+
+    assert inside("--version").out == f"danseo, version {__version__}\n"
+
+
+def test_interrupt(system: Callable[..., Path], sample: Path) -> None:
+    paths = [system("ner", name, wrong=0.2) for name in ("a", "b")]
+    arguments = ["compare", "ner", "dev", *paths, "--data", sample, "--resamples", "2000000", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "danseo", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for what runs behind
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    result = Result(subprocess.CompletedProcess([], process.returncode, out, err))
+    assert (result.code, result.out) == (130, "")
+    assert result.complaint == "danseo: interrupted"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reader"), [("tasks", "head -1"), ("tasks --json", "head -1"), ("--help", "true"), ("tasks", "true")]
+)
+def test_reader_that_leaves_early(arguments: str, reader: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m danseo {arguments} | {reader}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert len(ended.stdout.splitlines()) == (1 if reader == "head -1" else 0)
+
+
+def test_full_disk_and_closed_output() -> None:
+    command = f"{shlex.quote(sys.executable)} -m danseo tasks"
+    if Path("/dev/full").exists():
+        full = subprocess.run(["sh", "-c", f"{command} >/dev/full"], capture_output=True, text=True, timeout=60)
+        assert (full.returncode, full.stderr) == (1, "danseo: no space left to write to\n")
+    closed = subprocess.run(["sh", "-c", f"{command} >&-"], capture_output=True, text=True, timeout=60)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("environment", "as_json"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, []),
+        ({"LC_ALL": "C"}, []),
+        ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ["--json"]),  # arguments arrive as raw bytes
+        ({"PYTHONIOENCODING": "latin-1"}, ["--json"]),
+    ],
+    ids=["ascii", "C", "C uncoerced", "latin-1"],
+)
+def test_korean_stays_korean(environment: dict[str, str], as_json: list[str], tmp_path: Path) -> None:
+    variables = {**{k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}, **environment}
+    variables["DANSEO_CACHE"] = str(tmp_path)
+    command = [sys.executable, "-m", "danseo", "tasks"]
+    right, wrong = (
+        subprocess.run([*command, *arguments], capture_output=True, env=variables, timeout=60)
+        for arguments in (["ynat", *as_json], ["감정"])
+    )
+    assert (right.returncode, right.stderr) == (0, b"")
+    assert "생활문화" in right.stdout.decode()
+    assert (wrong.returncode, wrong.stdout) == (2, b"")
+    shown = repr("감정".encode().decode("ascii", "surrogateescape")) if "PYTHONUTF8" in environment else "'감정'"
+    assert wrong.stderr.decode() == f"danseo: no task named {shown}; `danseo tasks` lists all\n"

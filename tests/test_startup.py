@@ -1,0 +1,89 @@
+"""Light commands stay light: no torch and its like, and a start in a fraction of their time."""
+
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from danseo.baselines import baseline
+from danseo.predictions import write_predictions
+from danseo.tasks import TASKS
+
+HEAVY = ("torch", "transformers", "sklearn", "scipy")
+LATER_ONLY = ("matplotlib", "pyarrow", "huggingface_hub")  # needed by single commands, so not at every start
+RUN = """
+import sys
+from danseo.cli import main
+try:
+    main({arguments!r})
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print(*(name for name in {names!r} if name in sys.modules), file=sys.stderr)
+"""
+
+
+def loaded_by(arguments: list[str], names: tuple[str, ...]) -> str:
+    """Which of the modules a command loads."""
+    script = RUN.format(arguments=arguments, names=names)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
+    return ended.stderr.strip()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["tasks"], ["tasks", "ner"], ["tasks", "--json"]], ids=" ".join)
+def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
+    assert loaded_by(arguments, (*HEAVY, *LATER_ONLY)) == ""
+
+
+def test_help_needs_no_numbers() -> None:
+    assert loaded_by(["--help"], ("numpy", "rich")) == ""
+
+
+@pytest.mark.parametrize("name", ["nli", "ner", "mrc", "re"])
+def test_score_loads_nothing_heavy(name: str, sample: Path, tmp_path: Path) -> None:
+    task = TASKS[name]
+    gold = sample / task.folder / task.file("dev")
+    write_predictions(tmp_path / "p.jsonl", baseline("oracle", task, task.read(gold)))
+    assert loaded_by(["score", name, str(gold), str(tmp_path / "p.jsonl"), "--details"], (*HEAVY, *LATER_ONLY)) == ""
+
+
+def test_data_check_loads_nothing_heavy(sample: Path) -> None:
+    assert loaded_by(["data", "check", "--data", str(sample)], (*HEAVY, *LATER_ONLY)) == ""
+
+
+def test_no_light_module_imports_torch() -> None:
+    """Importing any module of danseo outside training and models leaves torch and its like alone."""
+    script = f"""
+import importlib, pkgutil, sys
+import danseo
+for module in pkgutil.walk_packages(danseo.__path__, "danseo."):
+    if not module.name.startswith(("danseo.training", "danseo.models")) and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+        found = [name for name in {HEAVY[:2]!r} if name in sys.modules]
+        assert not found, (module.name, found)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+
+
+@pytest.mark.skipif(not all(map(find_spec, ("torch", "transformers"))), reason="the train extra is not installed")
+def test_start_takes_at_most_a_fifth_of_importing_torch() -> None:
+    commands = {
+        "heavy": ["-c", "import torch, transformers"],
+        "help": ["-m", "danseo", "--help"],
+        "tasks": ["-m", "danseo", "tasks"],
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(3):  # interleaved, so that a busy machine slows all of them alike
+        for name, command in commands.items():
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *command], capture_output=True, timeout=300, check=True)
+            seconds[name].append(time.perf_counter() - start)
+    times = {name: median(values) for name, values in seconds.items()}
+    assert times["help"] <= times["heavy"] / 5, times
+    assert times["tasks"] <= times["heavy"] / 5, times
