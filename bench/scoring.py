@@ -45,7 +45,7 @@ class Line:
     is_met: bool
 
     def __str__(self) -> str:
-        return f"{'PASS' if self.is_met else 'FAIL'}  {self.name:<46}  {self.measured:<44}  {self.target}"
+        return f"{'PASS' if self.is_met else 'FAIL'}  {self.name:<49}  {self.measured:<44}  {self.target}"
 
 
 def main() -> int:

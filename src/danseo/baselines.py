@@ -24,7 +24,7 @@ def baseline(name: str, task: Task, examples: Sequence[Any], *, seed: int = 0) -
         "random": lambda: shuffled(task, examples, random.Random(seed)),
     }
     answers = makers[name]()
-    probabilities = _label_shares(examples) if name == "majority" and task.needs_probabilities else None
+    probabilities = label_shares(examples) if name == "majority" and task.needs_probabilities else None
     return [
         Prediction(example.guid, answer, probabilities or ({answer: 1.0} if task.needs_probabilities else None))
         for example, answer in zip(examples, answers, strict=True)
@@ -39,18 +39,26 @@ def oracle(task: Task, examples: Sequence[Any]) -> list[Any]:
 
 
 def majority(task: Task, examples: Sequence[Any]) -> list[Any]:
-    """The most frequent label; the mean number; no entity; the next word as head; no answer; an empty state."""
+    """The most frequent answer among the golds of these examples, for each of them."""
     golds = [example.gold for example in examples]
+    most: Any = None
     if task.kind == "classify":
-        return [Counter(golds).most_common(1)[0][0]] * len(golds)
-    if task.kind == "score":
-        return [sum(golds) / len(golds)] * len(golds)
+        most = Counter(golds).most_common(1)[0][0]
+    elif task.kind == "score":
+        most = sum(golds) / len(golds)
+    elif task.kind == "parse":
+        most = Counter(relation for gold in golds for _, relation in gold).most_common(1)[0][0]
+    return majority_answers(task, examples, most)
+
+
+def majority_answers(task: Task, examples: Sequence[Any], most: Any) -> list[Any]:
+    """The label or number given; no entity; the next word as head; no answer; an empty state."""
     if task.kind == "tag":
-        return [("O",) * len(gold) for gold in golds]
+        return [("O",) * len(example.text) for example in examples]
     if task.kind == "parse":
-        relation = Counter(relation for gold in golds for _, relation in gold).most_common(1)[0][0]
-        return [tuple((head, relation) for head in (*range(2, len(gold) + 1), 0)) for gold in golds]
-    return ["" if task.kind == "answer" else ()] * len(golds)
+        return [tuple((head, most) for head in (*range(2, len(e.words) + 1), 0)) for e in examples]
+    fixed = {"answer": "", "track": ()}
+    return [fixed.get(task.kind, most)] * len(examples)
 
 
 def shuffled(task: Task, examples: Sequence[Any], rng: random.Random) -> list[Any]:
@@ -70,6 +78,7 @@ def _dealt(rows: Sequence[Sequence[Any]], shapes: Sequence[Sequence[Any]]) -> li
     return [tuple(next(entries) for _ in shape) for shape in shapes]
 
 
-def _label_shares(examples: Sequence[Any]) -> dict[str, float]:
+def label_shares(examples: Sequence[Any]) -> dict[str, float]:
+    """Each label that occurs in gold -> its share of the examples."""
     counts = Counter(example.gold for example in examples)
     return {label: count / len(examples) for label, count in counts.items()}

@@ -158,8 +158,8 @@ def full_name(key: str) -> str:
         return matches[0]
     short = {path.split(".")[-1]: path for path in paths}
     near = get_close_matches(key, [*paths, *short], 1, cutoff=0.4)
-    hint = f"; did you mean {short.get(near[0], near[0])}?" if near else ""
-    raise DanseoError(f"unknown setting {key!r}{hint} `danseo settings` lists all")
+    hint = f"did you mean {short.get(near[0], near[0])}? " if near else ""
+    raise DanseoError(f"unknown setting {key!r}; {hint}`danseo settings` lists all")
 
 
 def parse_setting(assignment: str) -> tuple[str, Any]:

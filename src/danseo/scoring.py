@@ -76,7 +76,9 @@ def note_on(task: Task, id_: str, value: float, examples: Sequence[Any]) -> str:
         return f"undefined: {len(absent)} labels do not occur in gold ({', '.join(absent[:3])}…)"
     if id_.startswith("sts/pearson"):
         return "undefined: all answers, or all golds, are the same number"
-    return "undefined: nothing to find and nothing answered"
+    if "precision" in id_:
+        return "undefined: nothing answered"
+    return "undefined: nothing to find" + ("" if "recall" in id_ else " and nothing answered")
 
 
 def example_clusters(task: Task, examples: Sequence[Any]) -> Any:

@@ -68,7 +68,7 @@ def checkpoint(request, examples, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def kind(checkpoint: Path) -> Answer:
-    config = HeadConfig(max_length=96, stride=32, question_length=24)
+    config = HeadConfig(max_length=48, stride=16, question_length=16)
     return Answer(TASK, Pieces(AutoTokenizer.from_pretrained(checkpoint), SIZE.positions), config)
 
 
@@ -96,7 +96,7 @@ def test_every_piece_belongs_to_the_window_with_most_context():
     begins, sizes = np.array([0, 5, 10]), np.array([16, 16, 15])
     owned = owners(begins, sizes)
     pieces = [(begin + np.flatnonzero(mine)).tolist() for begin, mine in zip(begins, owned, strict=True)]
-    assert pieces == [list(range(11)), list(range(11, 15)), list(range(15, 25))] or sum(pieces, []) == list(range(25))
+    assert sorted(piece for mine in pieces for piece in mine) == list(range(25))
     for window, mine in enumerate(pieces):
         for piece in mine:
             best = max(
@@ -215,7 +215,7 @@ def test_the_threshold_is_fitted_saved_and_restored():
 def test_ceiling_of_the_sample(kind, examples):
     features = kind.encode(examples, with_gold=True)
     assert len(features) > len(examples)
-    assert max(map(len, features)) <= 96
+    assert max(map(len, features)) <= 48
     predictions = kind.decode(examples, features, kind.perfect_outputs(examples, features))
     assert measure(TASK, examples, predictions)[TASK.headline].value() > 85
     for example, prediction in zip(examples, predictions, strict=True):

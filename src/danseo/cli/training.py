@@ -97,7 +97,14 @@ def predict_command(run: Path, file: str, output: Path | None, batch: int, devic
 @click.option("--metric", metavar="ID", help="Which metric. [default: the task's headline]")
 @click.option("--task", help="Only runs of this task.")
 @click.option("--sort", type=click.Choice(["name", "score"]), default="name", show_default=True, help="Order of rows.")
-@click.option("--format", "style", type=click.Choice(["table", "markdown", "csv", "json"]), default="table")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["table", "markdown", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
 @as_json_option
 def runs_command(
     folder: Path, group: str | None, metric: str | None, task: str | None, sort: str, style: str, as_json: bool

@@ -82,7 +82,9 @@ class Fitting:
 
     def _is_over(self) -> bool:
         patience = self.config.patience
-        return self.progress.step >= self.plan.total or (patience is not None and self.progress.stale > patience)
+        return self.progress.step >= self.plan.total or (
+            patience is not None and self.progress.stale >= max(1, patience)
+        )
 
     def _count(self, step: Step, watch: Stopwatch) -> None:
         progress = self.progress

@@ -12,7 +12,7 @@ from danseo.config import TrainConfig
 from danseo.errors import DanseoError
 
 _LAYER = re.compile(r"\.(?:layer|layers|h)\.(\d+)\.")
-_NO_DECAY = re.compile(r"(bias$|norm\d*\.weight$|layernorm\.weight$|_norm\.weight$)", re.IGNORECASE)
+_NO_DECAY = re.compile(r"(bias[^.]*$|norm\d*\.weight$)", re.IGNORECASE)  # an LSTM's are bias_ih_l0 and so on
 
 
 def is_body(name: str) -> bool:
@@ -31,8 +31,8 @@ def depth_of(name: str, layers: int) -> int:
 
 def count_layers(network: nn.Module) -> int:
     """The layers of the encoder."""
-    found = [int(match.group(1)) for name, _ in network.named_parameters() if (match := _LAYER.search(name))]
-    return max(found, default=-1) + 1
+    names = [name for name, _ in network.named_parameters() if is_body(name)]
+    return max((int(match.group(1)) for name in names if (match := _LAYER.search(name))), default=-1) + 1
 
 
 def freeze(network: nn.Module, what: str) -> int:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from danseo.config import TrainConfig
-from danseo.errors import DataError
+from danseo.errors import DanseoError, DataError
 from danseo.models.encoder.network import Network
 from danseo.reading import read_object, write_atomically
 
@@ -41,6 +41,8 @@ class Gear:
 def choose_gear(network: Network, config: TrainConfig, device: torch.device, memory: Path) -> Gear:
     """The gear of the settings; what they leave open is measured, or remembered from an earlier measurement."""
     gears = list(possible_gears(network, config, device, memory))
+    if not gears:
+        raise DanseoError(f"this encoder has no {config.attention} attention; use attention=auto")
     if len(gears) > 1:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         sizes = [getattr(network.model.config, key, 0) for key in ("hidden_size", "num_hidden_layers")]
@@ -128,7 +130,8 @@ def _trial(network: Network, gear: Gear, device: torch.device) -> float:
     with gear.autocast(device):
         outputs = network.model(**inputs)
     tensors = [value for value in outputs.values() if isinstance(value, Tensor) and value.requires_grad]
-    torch.stack([value.float().mean() for value in tensors]).sum().backward()
+    if tensors:  # a frozen encoder has only its forward pass
+        torch.stack([value.float().mean() for value in tensors]).sum().backward()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elapsed = time.perf_counter() - start

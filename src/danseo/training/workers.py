@@ -19,14 +19,7 @@ class Workers:
         self.state = PartialState(cpu=device == "cpu")
         self.rank: int = self.state.process_index
         self.world: int = self.state.num_processes
-        self.device = torch.device(device) if device and self.world == 1 else self.state.device
-        self._check_device()
-
-    def _check_device(self) -> None:
-        try:
-            torch.zeros(1, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise DanseoError(f"device {self.device} cannot be used: {' '.join(str(error).split())[:120]}") from None
+        self.device = _usable(device) if device and self.world == 1 else self.state.device
 
     @property
     def is_first(self) -> bool:
@@ -77,3 +70,13 @@ class Workers:
     def wait(self) -> None:
         """Until all processes are here."""
         self.state.wait_for_everyone()
+
+
+def _usable(name: str) -> torch.device:
+    """The device of this name, tried out."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DanseoError(f"device {name} cannot be used: {' '.join(str(error).split())[:120]}") from None
+    return device

@@ -9,7 +9,7 @@ import torch
 
 from danseo.config import RunConfig
 from danseo.data import cache_root
-from danseo.errors import DanseoError
+from danseo.errors import DanseoError, WorkFailed
 from danseo.halves import in_half
 from danseo.models.encoder.answer import Answer
 from danseo.models.encoder.classify import Classify
@@ -157,7 +157,13 @@ class Encoder:
 
     def save(self, run: Run) -> None:
         """The model folder of the run."""
-        save_network(self.network, self.kind, run.path / "model")
+        from safetensors import SafetensorError
+
+        folder = run.path / "model"
+        try:
+            save_network(self.network, self.kind, folder)
+        except (OSError, SafetensorError) as error:
+            raise WorkFailed(f"{folder} cannot be written: {error}; free some space and run the same command") from None
         state = {"decision": self.kind.decision(), "state": self.kind.extra_state()}
         run.write_json("model/danseo.json", state)
 

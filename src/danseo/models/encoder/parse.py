@@ -206,8 +206,10 @@ def best_tree(arcs: Any) -> Any:
     """The heads of the best tree with exactly one root; arcs are words x (root and words)."""
     words = len(arcs)
     scores = np.full((words + 1, words + 1), np.nan)
-    scores[1:] = arcs - (arcs.max(initial=0.0) + 1.0)  # none near 0, which the library would skip
-    scores[1:, 0] += (words + 1) * scores[1:].min(initial=0.0)  # a second root costs more than any tree can win
+    scores[1:] = arcs
+    scores[1:, 0] -= (words + 1) * (
+        arcs.max(initial=0.0) - arcs.min(initial=0.0) + 1.0
+    )  # a second root costs more than any tree can win
     np.fill_diagonal(scores, np.nan)
     return np.array(chu_liu_edmonds(scores)[0][1:], dtype=np.int64)
 

@@ -1,6 +1,6 @@
 """Slot values from encoders: gates for all slots at once, and a GRU that writes values by copying or spelling."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 GATES = ("none", "dontcare", "ptr", "yes", "no")
 PTR = GATES.index("ptr")
+NOTHING = -1  # in the place of a piece
 _CELLS = 16_000_000  # of a table of rows x vocabulary that is held at a time
 
 
@@ -20,6 +21,8 @@ class Source:
     hidden: Tensor
     mask: Tensor
     ids: Tensor
+    marks: Tensor | None = None
+    """How much each input piece looks like a part of each slot's value (batch, slots, pieces)."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,15 @@ class Measures:
     """The most pieces of a value."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """Steps of the writer (batch, slots, steps): what it read, the states that made, and the piece read last."""
+
+    inputs: Tensor
+    states: Tensor
+    last: Tensor
+
+
 class Writer(nn.Module):
     """One GRU step per piece: it looks at the input, then mixes copying from it with spelling from the vocabulary."""
 
@@ -54,6 +66,7 @@ class Writer(nn.Module):
             self.reads = nn.Sequential(nn.Linear(width, size), nn.LayerNorm(size))
             self.spells = nn.Sequential(nn.Linear(size, width), nn.GELU(), nn.LayerNorm(width))
             self.asks = nn.Linear(size, size)
+            self.follow = nn.Parameter(torch.tensor(1.0))
         self.scale = 1.0 if plain else size**-0.5
         self.gru, self.mix = nn.GRU(size, size, batch_first=True), nn.Linear(3 * size, 1)
         self.dropout = nn.Dropout(measures.dropout)
@@ -63,68 +76,78 @@ class Writer(nn.Module):
         embedded: Tensor = self.reads(self.shared[0](ids))
         return embedded
 
-    def look(self, states: Tensor, source: Source) -> tuple[Tensor, Tensor]:
-        """How much each state (batch, states, size) attends to each input piece, and what it sees there."""
-        scores = (self.asks(states) @ source.hidden.transpose(1, 2)).float() * self.scale
-        hidden_from = source.mask[:, None] == 0
-        attention = scores.masked_fill(hidden_from, torch.finfo(torch.float).min).softmax(-1)
-        return attention, attention @ source.hidden
+    def look(self, states: Tensor, last: Tensor, source: Source) -> tuple[Tensor, Tensor]:
+        """How much each state (batch, slots, steps, size) attends to each input piece, and what it sees there."""
+        scores = (self.asks(states.flatten(1, 2)) @ source.hidden.transpose(1, 2)).float() * self.scale
+        scores = scores.view(*states.shape[:-1], -1)
+        if source.marks is not None:
+            scores = scores + source.marks[:, :, None] + self.follow * self._follows(last, source)
+        unseen = source.mask[:, None, None] == 0
+        attention = scores.masked_fill(unseen, torch.finfo(torch.float).min).softmax(-1)
+        return attention, (attention.flatten(1, 2) @ source.hidden).view(states.shape)
+
+    def _follows(self, last: Tensor, source: Source) -> Tensor:
+        """Which input pieces come right behind the piece that was read last, as the next one of a copy does."""
+        before = functional.pad(source.ids[:, :-1], (1, 0), value=NOTHING - 1)
+        return before[:, None, None] == last[..., None]
 
     def step(self, inputs: Tensor, states: Tensor) -> Tensor:
         """The GRU over (batch, slots, steps, size); the states of all steps."""
         made = self.gru(inputs.float().flatten(0, 1), states.flatten(0, 1)[None].contiguous())[0]
         return made.float().view(inputs.shape)  # type: ignore[no-any-return]
 
-    def forced(self, start: Tensor, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and states of all steps at once, when the gold pieces are what is read."""
-        read = self.embed(targets[..., :-1].clamp(min=0))
+    def forced(self, start: Tensor, states: Tensor, targets: Tensor) -> Written:
+        """All steps at once, when the gold pieces are what is read."""
+        last = functional.pad(targets[..., :-1], (1, 0), value=NOTHING)
+        read = self.embed(last[..., 1:].clamp(min=0))
         inputs = self.dropout(torch.cat([start[:, :, None].to(read.dtype), read], 2))
-        return inputs, self.step(inputs, states)
+        return Written(inputs, self.step(inputs, states), last)
 
-    def free(
-        self, start: Tensor, states: Tensor, wanted: Tensor, source: Source, steps: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, states and pieces when each step reads the best piece of the last; ends when all values have."""
-        unfinished, current = wanted.clone(), start[:, :, None]
-        inputs, made, pieces = [], [], []
+    def free(self, start: Tensor, states: Tensor, wanted: Tensor, source: Source, steps: int) -> tuple[Written, Tensor]:
+        """Step by step, each reading the best piece of the last; ends when all values have. Also those pieces."""
+        current, last = start[:, :, None], torch.full_like(wanted, NOTHING, dtype=torch.long)[..., None]
+        written, pieces = [], []
         for _ in range(steps):
-            inputs.append(self.dropout(current))
-            states = self.step(inputs[-1], states)[:, :, 0]
-            made.append(states[:, :, None])
-            pieces.append(self.best(inputs[-1][:, :, 0], states, unfinished, source))
-            unfinished = unfinished & (pieces[-1] != self.end)
-            if not self.training and not unfinished.any():
+            inputs = self.dropout(current)
+            made = self.step(inputs, states)
+            written.append(Written(inputs, made, last))
+            last = self.best(written[-1], wanted, source)
+            pieces.append(last)
+            wanted, states, current = wanted & (last[..., 0] != self.end), made[:, :, 0], self.embed(last)
+            if not self.training and not wanted.any():
                 break
-            current = self.embed(pieces[-1])[:, :, None]
-        return torch.cat(inputs, 2), torch.cat(made, 2), torch.stack(pieces, 2)
+        joined = (torch.cat(parts, 2) for parts in zip(*((w.inputs, w.states, w.last) for w in written), strict=True))
+        return Written(*joined), torch.cat(pieces, 2)
 
     @torch.no_grad()
-    def best(self, inputs: Tensor, states: Tensor, unfinished: Tensor, source: Source) -> Tensor:
-        """The likeliest next piece of the unfinished values (batch, slots); the end for the others."""
-        attention, context = self.look(states, source)
-        spelled = self.mix(torch.cat([inputs, states, context], -1)).float().sigmoid()
-        pieces = torch.full_like(unfinished, self.end, dtype=torch.long)
-        for rows in unfinished.nonzero().split(self._rows()):
-            example, slot = rows[:, 0], rows[:, 1]
-            share = spelled[example, slot]
-            table = self._logits(states[example, slot]).softmax(-1) * share
-            table.scatter_add_(1, source.ids[example], attention[example, slot] * (1 - share))
-            pieces[example, slot] = table.argmax(-1)
-        return pieces
+    def best(self, written: Written, wanted: Tensor, source: Source) -> Tensor:
+        """The likeliest next piece of the wanted values (batch, slots, 1); the end for the others."""
+        attention, share = self._mixed(written, source)
+        attention, share, states = attention[:, :, 0], share[:, :, 0].sigmoid(), written.states[:, :, 0]
+        pieces = torch.full_like(wanted, self.end, dtype=torch.long)
+        for rows in wanted.nonzero().split(self._rows()):
+            place = rows[:, 0], rows[:, 1]
+            spelling = share[place][:, None]
+            table = self._logits(states[place]).softmax(-1) * spelling
+            table.scatter_add_(1, source.ids[place[0]], attention[place] * (1 - spelling))
+            pieces[place] = table.argmax(-1)
+        return pieces[..., None]
 
-    def surprise(self, inputs: Tensor, states: Tensor, targets: Tensor, source: Source) -> Tensor:
+    def _mixed(self, written: Written, source: Source) -> tuple[Tensor, Tensor]:
+        """The attention to the input, and the log-odds of spelling against copying."""
+        attention, context = self.look(written.states, written.last, source)
+        odds = self.mix(torch.cat([written.inputs, written.states, context], -1))
+        return attention, odds.float().squeeze(-1)
+
+    def surprise(self, written: Written, targets: Tensor, source: Source) -> Tensor:
         """The summed negative log-likelihood of each example's gold pieces; below 0 means no piece."""
-        flat, wanted = states.flatten(1, 2), targets.flatten(1)
-        attention, context = self.look(flat, source)
-        mixed = self.mix(torch.cat([inputs.flatten(1, 2), flat, context], -1)).float().squeeze(-1)
-        copied = (attention * (source.ids[:, None] == wanted[..., None])).sum(-1)
-        there = wanted >= 0
-        spelled = self._log_spelled(flat[there], wanted[there])
-        copied = copied[there].clamp(min=torch.finfo(torch.float).tiny).log()
-        mixed = mixed[there]
-        found = torch.logaddexp(functional.logsigmoid(mixed) + spelled, functional.logsigmoid(-mixed) + copied)
-        example = there.nonzero()[:, 0]
-        return found.new_zeros(len(wanted)).index_add(0, example, -found)
+        attention, odds = self._mixed(written, source)
+        copied = (attention * (source.ids[:, None, None] == targets[..., None])).sum(-1)
+        there = targets >= 0
+        odds, copied = odds[there], copied[there].clamp(min=torch.finfo(torch.float).tiny).log()
+        spelled = self._log_spelled(written.states[there], targets[there])
+        found = torch.logaddexp(functional.logsigmoid(odds) + spelled, functional.logsigmoid(-odds) + copied)
+        return found.new_zeros(len(targets)).index_add(0, there.nonzero()[:, 0], -found)
 
     def _log_spelled(self, states: Tensor, wanted: Tensor) -> Tensor:
         """Log-probabilities of pieces by the vocabulary alone; tables are made anew for gradients, not kept."""
@@ -151,30 +174,29 @@ class SlotHead(nn.Module):
         self.writer, self.forcing, self.pad = Writer(measures, embeddings, plain), forcing, measures.pad
         self.register_buffer("slots", measures.slots, persistent=False)
 
-    def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor]:
-        """Gate scores, first inputs and first states of all slots."""
+    def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor, Source]:
+        """Gate scores, first inputs and first states of all slots, and the source with marks if there are."""
         raise NotImplementedError
 
     def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         source = Source(hidden.float(), batch["attention_mask"], batch["input_ids"])
-        gates, start, states = self.begin(source)
+        gates, start, states, source = self.begin(source)
         outputs = {"gates": gates.float()}
         if "targets" in batch:
-            outputs["surprise"] = self._surprise(start, states, batch, source)
+            chosen = _chosen(batch["slots"], start, states, source)
+            outputs["surprise"] = self._surprise(*chosen, batch["targets"])
         if not self.training:
             outputs["values"] = self._values(outputs["gates"].argmax(-1) == PTR, start, states, source)
         return outputs
 
-    def _surprise(self, start: Tensor, states: Tensor, batch: dict[str, Tensor], source: Source) -> Tensor:
+    def _surprise(self, start: Tensor, states: Tensor, source: Source, targets: Tensor) -> Tensor:
         """How unlikely the gold values are, per example."""
-        chosen, targets = batch["slots"], batch["targets"]
-        start, states = _rows_of(start, chosen), _rows_of(states, chosen)
         if not self.training or float(torch.rand(())) < self.forcing:
-            inputs, made = self.writer.forced(start, states, targets)
+            written = self.writer.forced(start, states, targets)
         else:
-            everything = torch.ones_like(chosen, dtype=torch.bool)
-            inputs, made, _ = self.writer.free(start, states, everything, source, targets.shape[2])
-        return self.writer.surprise(inputs, made, targets, source)
+            everything = torch.ones_like(targets[..., 0], dtype=torch.bool)
+            written, _ = self.writer.free(start, states, everything, source, targets.shape[2])
+        return self.writer.surprise(written, targets, source)
 
     def _values(self, open_slots: Tensor, start: Tensor, states: Tensor, source: Source) -> Tensor:
         """The pieces (batch, slots, steps) of the slots that are to be written; the end everywhere else."""
@@ -182,13 +204,19 @@ class SlotHead(nn.Module):
         most = int(open_slots.sum(1).max())
         if not most:
             return values
-        chosen = open_slots.int().argsort(dim=1, descending=True, stable=True)[:, :most]
-        wanted = open_slots.gather(1, chosen)
-        start, states = _rows_of(start, chosen), _rows_of(states, chosen)
-        pieces = self.writer.free(start, states, wanted, source, self.writer.longest)[2]
+        slots = open_slots.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        wanted = open_slots.gather(1, slots)
+        start, states, source = _chosen(slots, start, states, source)
+        _, pieces = self.writer.free(start, states, wanted, source, self.writer.longest)
         example, place = wanted.nonzero(as_tuple=True)
-        values[example, chosen[example, place], : pieces.shape[2]] = pieces[example, place]
+        values[example, slots[example, place], : pieces.shape[2]] = pieces[example, place]
         return values
+
+
+def _chosen(slots: Tensor, start: Tensor, states: Tensor, source: Source) -> tuple[Tensor, Tensor, Source]:
+    """First inputs, first states and marks of some slots (batch, some) only."""
+    marks = None if source.marks is None else _rows_of(source.marks, slots)
+    return _rows_of(start, slots), _rows_of(states, slots), replace(source, marks=marks)
 
 
 def _rows_of(table: Tensor, chosen: Tensor) -> Tensor:
@@ -208,6 +236,7 @@ class QueryHead(SlotHead):
         self.wide, self.narrow = nn.Linear(size, 2 * size), nn.Linear(2 * size, size)
         self.norm, self.last_norm = nn.LayerNorm(size), nn.LayerNorm(size)
         self.gate, self.first = nn.Linear(size, len(GATES)), nn.Linear(size, size)
+        self.votes = nn.Linear(size, len(measures.slots) * (len(GATES) + 1))
         self.dropout = nn.Dropout(measures.dropout)
 
     def names(self) -> Tensor:
@@ -215,11 +244,20 @@ class QueryHead(SlotHead):
         there = (self.slots != self.pad).float()[..., None]
         return (self.writer.embed(self.slots) * there).sum(1) / there.sum(1) + self.own
 
-    def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor]:
+    def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor, Source]:
         names = self.names().expand(len(source.hidden), -1, -1)
         states = self.norm(names + self.dropout(self._attend(names, source)))
         states = self.last_norm(states + self.dropout(self.narrow(functional.gelu(self.wide(states)))))
-        return self.gate(self.dropout(states)), names, self.first(states).float().tanh()
+        votes, marks = self._heard(source)
+        gates = self.gate(self.dropout(states)) + votes
+        return gates, names, self.first(states).float().tanh(), replace(source, marks=marks)
+
+    def _heard(self, source: Source) -> tuple[Tensor, Tensor]:
+        """What single pieces say: the strongest vote for each gate of each slot, and the marks of values."""
+        votes = self.votes(self.dropout(source.hidden)).float().unflatten(-1, (-1, len(GATES) + 1))
+        unseen = source.mask[..., None, None] == 0
+        strongest = votes[..., :-1].masked_fill(unseen, torch.finfo(torch.float).min).amax(1)
+        return strongest, votes[..., -1].transpose(1, 2)
 
     def _attend(self, names: Tensor, source: Source) -> Tensor:
         query, (keys, values) = self.query(names), self.keys(source.hidden).chunk(2, -1)
@@ -237,8 +275,10 @@ class TradeHead(SlotHead):
         super().__init__(measures, embeddings, plain=True, forcing=forcing)
         self.pool, self.gate = nn.Linear(measures.size, measures.size), nn.Linear(measures.size, len(GATES))
 
-    def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor]:
+    def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor, Source]:
         names = self.writer.embed(self.slots).sum(1).expand(len(source.hidden), -1, -1)  # padding is summed in too
         states = self.pool(source.hidden[:, 0]).float().tanh()[:, None].expand(-1, len(self.slots), -1)
-        looks = self.writer.step(self.writer.dropout(names)[:, :, None], states)[:, :, 0]
-        return self.gate(self.writer.look(looks, source)[1]), names, states
+        inputs = self.writer.dropout(names)[:, :, None]
+        nothing = torch.full(inputs.shape[:-1], NOTHING, device=inputs.device)
+        _, context = self.writer.look(self.writer.step(inputs, states), nothing, source)
+        return self.gate(context[:, :, 0]), names, states, source

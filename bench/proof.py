@@ -1,0 +1,83 @@
+"""Proof on real data: a small encoder from scratch, fine-tuned on every task, beside its floors.
+
+    python bench/proof.py [--data DIR] [--folder DIR] [TASK …]
+
+Runs go into the folder and are resumed; the table at the end is what docs/findings.md quotes.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from danseo import data
+from danseo.demo import texts_of
+from danseo.experiment import headline_of, run_experiment
+from danseo.models.scratch import Size, make_encoder
+from danseo.recipes import configured
+from danseo.tables import Table, to_markdown
+from danseo.tasks import TASKS, get_task
+
+ROOT = Path(__file__).parents[1]
+SIZE = Size(layers=4, hidden=256, heads=4, vocabulary=16000, positions=512)
+COMMON = {"learning_rate": 5e-4, "evaluations": 2, "head_learning_rate": None}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ynat": {"epochs": 3},
+    "sts": {"epochs": 6},
+    "nli": {"epochs": 5},
+    "ner": {"epochs": 12},
+    "re": {"epochs": 4},
+    "dp": {"epochs": 15},
+    "mrc": {"epochs": 3, "max_length": 384},
+    "wos": {"epochs": 6, "max_length": 256},
+}
+
+
+def training_texts(root: Path) -> Iterator[str]:
+    for task in TASKS.values():
+        for example in data.load(task, "train", root):
+            yield from texts_of(example)
+
+
+def row(name: str, encoder: Path, root: Path, runs: Path) -> tuple[object, ...]:
+    task = get_task(name)
+    run = run_experiment(configured(name, str(encoder), "default", {**COMMON, **SETTINGS[name]}), root, runs)
+    scores, facts = run.read_json("scores.json"), run.read_json("environment.json")
+    found = headline_of(scores, "dev")
+    assert found is not None
+    floors: list[float | None] = []
+    for floor in ("majority", "linear"):
+        if floor == "linear" and task.kind not in ("classify", "score"):
+            floors.append(None)
+            continue
+        finished = run_experiment(configured(name, floor, "default", {}), root, runs, quiet=True)
+        headline = headline_of(finished.read_json("scores.json"), "dev")
+        floors.append(headline["value"] if headline else None)
+    low, high = found["interval"]
+    best_floor = max((floor for floor in floors if floor is not None), default=0.0)
+    verdict = "yes" if low > best_floor else "no" if high < best_floor else "not shown"
+    interval = f"{low:.2f} – {high:.2f}"
+    return (task.short, found["id"], found["n"], found["value"], interval, *floors, verdict, facts["seconds"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tasks", nargs="*", default=list(TASKS), help="only these tasks")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "klue")
+    parser.add_argument("--folder", type=Path, default=Path("proof"))
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        sys.exit(f"proof: the real KLUE files are not in {options.data}; name their folder with --data")
+    encoder = options.folder / "encoder"
+    if not (encoder / "model.safetensors").is_file():
+        make_encoder(encoder, training_texts(options.data), "modernbert", SIZE)
+    columns = ("task", "metric", "n", "encoder", "95 % interval", "majority", "linear", "beats its floors", "seconds")
+    rows: list[tuple[object, ...]] = []
+    for name in options.tasks:
+        rows.append(row(name, encoder, options.data, options.folder / "runs"))
+        print(to_markdown(Table("proof", columns, rows)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Run directories: the unit of truth; tables are views of them."""

@@ -1,0 +1,184 @@
+"""A run directory: written piece by piece, readable at any time, and whole once scores.json is there."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from danseo.config import RunConfig, flat, read_config, to_toml
+from danseo.errors import DanseoError, WorkFailed
+from danseo.predictions import write_predictions
+from danseo.reading import parse_json, read_bytes, read_text, write_atomically
+from danseo.records import Prediction
+
+CHECKPOINT, BEST = "checkpoint", "best.safetensors"
+
+
+def fingerprint(config: RunConfig, identity: Mapping[str, str]) -> str:
+    """Eight hex digits of all settings and of what the model and the data files hold."""
+    settings = {**flat(config), **identity, "model": identity.get("model", config.model)}
+    settings.pop("train.threads")
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:8]
+
+
+def run_name(config: RunConfig, identity: Mapping[str, str]) -> str:
+    """ner--klue-roberta-base--s42--9f31c0de."""
+    folder = Path(config.model)
+    short = folder.resolve().name if folder.is_dir() else config.model.replace("/", "-").replace("@", "-")
+    return f"{config.task}--{short}--s{config.seed}--{fingerprint(config, identity)}"
+
+
+def folder_identity(folder: Path) -> str:
+    """A hash of the files of a checkpoint folder that make the model."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt", ".model")):
+        digest.update(path.name.encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run directory."""
+
+    path: Path
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.path / "scores.json").is_file()
+
+    @property
+    def config(self) -> RunConfig:
+        return read_config(self.path / "config.toml")
+
+    def start(self, config: RunConfig) -> None:
+        """Make the directory and write the settings, unless an earlier start did."""
+        self._write("config.toml", to_toml(config))
+        (self.path / "error.txt").unlink(missing_ok=True)
+
+    def _write(self, name: str, content: str | bytes) -> None:
+        """A file, whole or not at all; a full disk ends the run with one line and harms nothing."""
+        with _harmless():
+            write_atomically(self.path / name, content)
+
+    def write_json(self, name: str, document: Any) -> None:
+        self._write(name, json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        self._write(name, content)
+
+    def read_json(self, name: str) -> Any:
+        return parse_json(read_text(self.path / name), self.path / name)
+
+    def write_predictions(self, split: str, predictions: Sequence[Prediction]) -> None:
+        with _harmless():
+            write_predictions(self.predictions_path(split), predictions)
+
+    def predictions_path(self, split: str) -> Path:
+        return self.path / "predictions" / f"{split}.jsonl"
+
+    def fail(self, message: str) -> None:
+        """Leave the reason of a failure behind; a disk that takes no word more is not a second failure."""
+        with suppress(DanseoError):
+            self._write("error.txt", message + "\n")
+
+    # The log
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Add a line to log.jsonl."""
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+        try:
+            with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            raise WorkFailed(
+                f"{self.path / 'log.jsonl'} cannot be written: {error.strerror}; free some space"
+            ) from None
+
+    def read_log(self) -> list[dict[str, Any]]:
+        path = self.path / "log.jsonl"
+        return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+    def cut_log(self, lines: int) -> None:
+        """Forget what was logged after the checkpoint that a resumed run goes on from."""
+        path = self.path / "log.jsonl"
+        if path.exists():
+            kept = path.read_bytes().split(b"\n")[:-1][:lines]  # whole lines only
+            self._write("log.jsonl", b"".join(line + b"\n" for line in kept))
+
+    # The checkpoint: tensors and a small JSON state, replaced together by renaming the folder
+
+    def save_checkpoint(self, tensors: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        from safetensors.torch import save
+
+        fresh, kept, old = (self.path / name for name in (f"{CHECKPOINT}.new", CHECKPOINT, f"{CHECKPOINT}.old"))
+        try:
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir(parents=True)
+            _write_synced(fresh / "state.safetensors", save(dict(tensors)))
+            _write_synced(fresh / "state.json", json.dumps(state, allow_nan=False).encode())
+            if kept.exists():  # else the old one is the only whole one, and stays until the new one is in place
+                shutil.rmtree(old, ignore_errors=True)
+                kept.rename(old)
+            fresh.rename(kept)
+            shutil.rmtree(old, ignore_errors=True)
+        except OSError as error:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise WorkFailed(
+                f"the checkpoint in {self.path} cannot be written: {error.strerror}; free some space and run the "
+                "same command again (the previous checkpoint is whole)"
+            ) from None
+
+    def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The latest whole checkpoint; the old one counts where a kill came between the two renamings."""
+        from safetensors.torch import load
+
+        for folder in (self.path / CHECKPOINT, self.path / f"{CHECKPOINT}.old"):
+            if (folder / "state.json").is_file():
+                state = parse_json(read_text(folder / "state.json"), folder)
+                return load(read_bytes(folder / "state.safetensors")), state
+        return None
+
+    def save_best(self, tensors: Mapping[str, Any]) -> None:
+        """The best weights so far."""
+        from safetensors.torch import save
+
+        self._write(BEST, save(dict(tensors)))
+
+    def load_best(self) -> dict[str, Any]:
+        from safetensors.torch import load
+
+        tensors: dict[str, Any] = load(read_bytes(self.path / BEST))
+        return tensors
+
+    def remove(self) -> None:
+        """Delete the whole run."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove what only an unfinished run needs."""
+        for name in (CHECKPOINT, f"{CHECKPOINT}.old", f"{CHECKPOINT}.new"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        (self.path / BEST).unlink(missing_ok=True)
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Whatever cannot be written inside the block is the disk's failure, not the input's."""
+    try:
+        yield
+    except DanseoError as error:
+        raise WorkFailed(f"{error} (what was saved before is still whole)") from None
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

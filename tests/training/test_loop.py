@@ -1,0 +1,260 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from danseo.config import TrainConfig  # noqa: E402
+from danseo.errors import WorkFailed  # noqa: E402
+from danseo.models.encoder.kind import balanced_weights, weighted_cross_entropy  # noqa: E402
+from danseo.runs.directory import Run  # noqa: E402
+from danseo.training.fit import Fitting  # noqa: E402
+from danseo.training.loop import Engine, Plan, outputs_of, train_steps  # noqa: E402
+
+
+def engine_of(model, tokens: int = 8192, notes: list[str] | None = None) -> Engine:
+    engine = model._engine()
+    engine.tokens, engine.on_note = tokens, (notes if notes is not None else []).append
+    return engine
+
+
+def gradients_of(model, tokens: int, engine: Engine | None = None) -> dict[str, torch.Tensor]:
+    """What one step adds to the weights at rate 1 without momentum: the gradient of the whole batch."""
+    engine = engine or engine_of(model, tokens)
+    before = {name: parameter.detach().clone() for name, parameter in model.network.named_parameters()}
+    optimizer = torch.optim.SGD([{"params": list(model.network.parameters()), "lr": 1.0, "peak": 1.0}])
+    config = TrainConfig(clip=0, warmup=0, batch_size=24, schedule="constant")
+    plan = Plan([len(record) for record in model.train_features], config, seed=1)
+    next(train_steps(engine, model.train_features, plan, optimizer, config))
+    return {name: before[name] - parameter.detach() for name, parameter in model.network.named_parameters()}
+
+
+def assert_same_gradients(found, expected):
+    assert max(float(gradient.abs().max()) for gradient in expected.values()) > 1e-3
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def limit_memory(monkeypatch, network, pieces: int) -> list[int]:
+    """Let the network fail like a device that holds no more than so many pieces; the sizes it was asked for."""
+    forward, sizes = type(network).forward, []
+
+    def limited(self, batch):
+        sizes.append(batch["input_ids"].numel())
+        if sizes[-1] > pieces:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch)
+
+    monkeypatch.setattr(type(network), "forward", limited)
+    return sizes
+
+
+# Steps
+
+
+@pytest.mark.parametrize("task", ["ynat", "sts", "ner", "dp", "mrc"])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(prepared, task):
+    settings = {"head_dropout": 0.0, "max_length": 96}
+    whole = gradients_of(prepared(task, **settings), tokens=100_000)
+    parts = prepared(task, **settings)
+    widest = max(map(len, parts.train_features))
+    assert_same_gradients(gradients_of(parts, tokens=2 * widest), whole)
+
+
+def test_out_of_memory_halves_the_parts_and_the_step_stays_the_same(prepared, monkeypatch):
+    whole = gradients_of(prepared("ynat"), tokens=100_000)
+    model, notes = prepared("ynat"), []
+    sizes = limit_memory(monkeypatch, model.network, 250)
+    engine = engine_of(model, 1024, notes)
+    assert_same_gradients(gradients_of(model, 1024, engine), whole)
+    assert engine.tokens in (128, 256)
+    assert notes[-1] == f"out of memory: from now on at most {engine.tokens} pieces at a time, in more parts per step"
+    assert max(sizes[-2:]) <= 250 < sizes[0]
+
+
+def test_training_and_prediction_go_on_after_running_out_of_memory(prepared, monkeypatch, tmp_path):
+    model, notes, steps = prepared("ynat", epochs=2), [], []
+    run = Run(tmp_path / "run")
+    limit_memory(monkeypatch, model.network, 140)
+    progress = model.fit(run, lambda step, _: steps.append(step.number), notes.append)
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert notes
+    assert progress.tokens <= 128
+    assert len(model.predict_dev()) == 8
+
+
+def test_a_device_without_room_for_anything_ends_in_one_line(prepared, monkeypatch):
+    model = prepared("ynat")
+    limit_memory(monkeypatch, model.network, 1)
+    with pytest.raises(WorkFailed, match="too little memory"):
+        gradients_of(model, 8192)
+    with pytest.raises(WorkFailed, match="too little memory"):
+        outputs_of(engine_of(model), model.dev_features)
+
+
+def test_outputs_come_in_the_order_of_the_features(prepared):
+    model = prepared("ynat")
+    together = outputs_of(engine_of(model), model.train_features)
+    alone = [outputs_of(engine_of(model), [record])[0] for record in model.train_features]
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one["logits"], other["logits"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_loss_that_is_no_number_ends_in_one_line(prepared, monkeypatch):
+    model = prepared("ynat")
+    nothing = torch.tensor(float("nan"), requires_grad=True)
+    monkeypatch.setattr(model.kind, "loss", lambda outputs, batch: (nothing * outputs["logits"].sum(), nothing.detach()))
+    with pytest.raises(WorkFailed, match=r"loss is nan at step 1; lower train\.learning_rate"):
+        gradients_of(model, 8192)
+
+
+def test_long_gradients_are_clipped(prepared):
+    model = prepared("ynat")
+    before = {name: parameter.detach().clone() for name, parameter in model.network.named_parameters()}
+    optimizer = torch.optim.SGD([{"params": list(model.network.parameters()), "lr": 1.0, "peak": 1.0}])
+    config = TrainConfig(clip=1e-3, warmup=0, batch_size=24, schedule="constant")
+    plan = Plan([len(record) for record in model.train_features], config, seed=1)
+    next(train_steps(engine_of(model), model.train_features, plan, optimizer, config))
+    moved = [(parameter.detach() - before[name]).flatten() for name, parameter in model.network.named_parameters()]
+    assert float(torch.cat(moved).norm()) == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_gradient_checkpointing_gives_the_same_gradient(prepared):
+    whole = gradients_of(prepared("ynat"), 8192)
+    model = prepared("ynat", gradient_checkpointing=True)
+    assert model.network.model.is_gradient_checkpointing
+    assert_same_gradients(gradients_of(model, 8192), whole)
+
+
+# Plans
+
+
+def test_a_plan_evaluates_evenly_within_epochs_and_at_the_end():
+    plan = Plan([9] * 100, TrainConfig(batch_size=10, epochs=2.25, evaluations=4), seed=1)
+    assert (plan.steps_per_epoch, plan.total) == (10, 23)
+    assert [step for step in range(1, 24) if plan.is_evaluation(step)] == [2, 5, 8, 10, 12, 15, 18, 20, 22, 23]
+
+
+@pytest.mark.parametrize(("evaluations", "marks"), [(0, [3]), (1, [1, 2, 3]), (5, [1, 2, 3])])
+def test_a_plan_of_one_step_per_epoch(evaluations, marks):
+    plan = Plan([9] * 4, TrainConfig(batch_size=8, epochs=3, evaluations=evaluations), seed=1)
+    assert [step for step in range(1, 4) if plan.is_evaluation(step)] == marks
+
+
+# Fitting
+
+
+class Scores:
+    """Evaluations with given results."""
+
+    def __init__(self, *values: float) -> None:
+        self.values = list(values)
+
+    def __call__(self) -> float:
+        return self.values.pop(0)
+
+
+def fitted(model, tmp_path: Path, scores: Scores):
+    run = Run(tmp_path / "run")
+    fitting = Fitting(model._engine(run), model.train_features, model.config.train, 1, run)
+    return fitting.run_to_end(scores, lambda step, progress: None), run
+
+
+@pytest.mark.parametrize(
+    ("patience", "steps"), [(None, 9), (3, 5), (2, 4), (1, 3), (0, 3)]
+)
+def test_training_stops_after_patience_evaluations_without_a_better_score(prepared, tmp_path, patience, steps):
+    model = prepared("ynat", epochs=3, evaluations=3, patience=patience)
+    scores = Scores(50, 60, 59, 60, 58, 57, 56, 55, 54)
+    progress, run = fitted(model, tmp_path, scores)
+    assert (progress.step, progress.best, progress.best_step) == (steps, 60, 2)
+    assert len(run.read_log()) == steps
+
+
+def test_a_score_that_is_no_number_never_wins(prepared, tmp_path):
+    progress, run = fitted(prepared("ynat", evaluations=3), tmp_path, Scores(float("nan"), 10, float("nan")))
+    assert (progress.best, progress.best_step) == (10, 2)
+    assert [line["score"] for line in run.read_log()] == [None, 10, None]
+
+
+def test_the_best_weights_are_those_of_the_average_once_there_is_one(prepared, tmp_path):
+    """Two snapshots: after epoch 2 and after epoch 3; their mean scores best and is what remains."""
+    model = prepared("ynat", epochs=3, evaluations=1, swa_start=1, swa_learning_rate=1e-3)
+    snapshots, rates = [], []
+    run = Run(tmp_path / "run")
+    fitting = Fitting(model._engine(run), model.train_features, model.config.train, 1, run)
+
+    def keep(step, progress):
+        rates.append(step.rate)
+        if step.number in (6, 9):
+            snapshots.append({n: p.detach().clone() for n, p in model.network.named_parameters()})
+
+    fitting.run_to_end(Scores(10, 9, 20, 8, 30), keep)  # raw; raw, average; raw, average
+    assert rates[3:] == [1e-3] * 6
+    assert rates[2] != 1e-3
+    log = run.read_log()
+    assert [line["score"] for line in log] == [10, 20, 30]
+    assert [line.get("averaged") for line in log] == [None, 1, 2]
+    for name, parameter in model.network.named_parameters():
+        torch.testing.assert_close(parameter.detach(), (snapshots[0][name] + snapshots[1][name]) / 2)
+
+
+# Losses
+
+LOGITS = torch.tensor([[2.0, 0.5, -1.0], [0.1, 0.2, 0.3], [-2.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
+LABELS = torch.tensor([0, 2, -100, 1])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 0.25, 3.0])])
+def test_the_loss_divides_by_the_weights_of_the_labels(weights, smoothing):
+    loss, weight = weighted_cross_entropy(LOGITS, LABELS, weights, smoothing)
+    expected = torch.nn.functional.cross_entropy(LOGITS, LABELS, weight=weights, label_smoothing=smoothing)
+    assert float(loss / weight) == pytest.approx(float(expected))
+    assert float(weight) == (3.0 if weights is None else 4.25)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    labels = np.array([0, 0, 0, 0, 0, 0, 2, 2, 3])
+    utils = pytest.importorskip("sklearn.utils")
+    expected = utils.compute_class_weight("balanced", classes=np.unique(labels), y=labels)
+    assert balanced_weights(labels, 4).tolist() == pytest.approx([expected[0], 1.0, *expected[1:]])
+
+
+def loss_of(model) -> float:
+    model.network.eval()
+    with torch.no_grad():
+        outputs, batch = engine_of(model).forward(model.network, model.train_features, with_gold=True)
+        loss, weight = model.kind.loss(outputs, batch)
+    return float(loss / weight)
+
+
+def logits_and_labels(model):
+    with torch.no_grad():
+        outputs, batch = engine_of(model).forward(model.network, model.train_features, with_gold=True)
+    return outputs["logits"].flatten(0, -2), batch["labels" if "labels" in batch else "label"].flatten()
+
+
+@pytest.mark.parametrize("task", ["ynat", "ner"])
+def test_class_weights_and_smoothing_reach_the_loss(prepared, task):
+    plain = prepared(task)
+    logits, labels = logits_and_labels(plain)
+    kept = labels[labels != -100].tolist()
+    cross_entropy = torch.nn.functional.cross_entropy
+    weights = balanced_weights(kept, logits.shape[1])
+    assert loss_of(plain) == pytest.approx(float(cross_entropy(logits, labels)), rel=1e-5)
+    balanced = loss_of(prepared(task, class_weights="balanced"))
+    assert balanced == pytest.approx(float(cross_entropy(logits, labels, weight=weights)), rel=1e-5)
+    smoothed = loss_of(prepared(task, label_smoothing=0.2))
+    assert smoothed == pytest.approx(float(cross_entropy(logits, labels, label_smoothing=0.2)), rel=1e-5)
+    assert len({round(value, 6) for value in (loss_of(plain), balanced, smoothed)}) == 3
+
+
+def test_the_outside_weight_is_the_weight_of_the_tag_o(prepared):
+    model = prepared("ner", outside_weight=0.3)
+    logits, labels = logits_and_labels(model)
+    weights = torch.tensor([0.3 if label == "O" else 1.0 for label in model.task.labels])
+    expected = torch.nn.functional.cross_entropy(logits, labels, weight=weights)
+    assert loss_of(model) == pytest.approx(float(expected), rel=1e-5)
+    assert loss_of(model) != pytest.approx(loss_of(prepared("ner")), rel=1e-3)

@@ -1,0 +1,250 @@
+import math
+from dataclasses import dataclass
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from torch import nn  # noqa: E402
+
+from danseo.config import HeadConfig, TrainConfig  # noqa: E402
+from danseo.errors import DanseoError  # noqa: E402
+from danseo.models.encoder.network import Network  # noqa: E402
+from danseo.models.encoder.parse import OfficialParser  # noqa: E402
+from danseo.training.optim import freeze, make_optimizer, parameter_groups, rate_share, set_rates  # noqa: E402
+from tests.tiny import FAMILIES  # noqa: E402
+
+LAYERS = 3
+COMMON = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+    "num_labels": 3,
+}
+OWN = {
+    "electra": {"embedding_size": 8},  # so that there is a projection
+    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "norm_rel_ebd": "layer_norm"},
+    "modernbert": {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2},
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How the weights of a family's classifier are called, by depth."""
+
+    embeddings: tuple[str, ...]
+    layers: str
+    above: tuple[str, ...]
+    """Pretrained, but neither embeddings nor layers."""
+    head: tuple[str, ...]
+
+
+_ROBERTA = Parts(("roberta.embeddings.",), "roberta.encoder.layer.", (), ("classifier.",))
+PARTS = {
+    "bert": Parts(("bert.embeddings.",), "bert.encoder.layer.", ("bert.pooler.",), ("classifier.",)),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "electra": Parts(
+        ("electra.embeddings.", "electra.embeddings_project."), "electra.encoder.layer.", (), ("classifier.",)
+    ),
+    "deberta-v2": Parts(
+        ("deberta.embeddings.", "deberta.encoder.rel_embeddings."),
+        "deberta.encoder.layer.",
+        ("deberta.encoder.LayerNorm.",),
+        ("pooler.", "classifier."),
+    ),
+    "modernbert": Parts(("model.embeddings.",), "model.layers.", ("model.final_norm.",), ("head.", "classifier.")),
+}
+HEAD, ABOVE = LAYERS + 2, LAYERS + 1
+
+
+def place_of(name: str, family: str) -> int:
+    """0 for embeddings, 1 to n for layers, then what lies above them, then the head; each name is only one of them."""
+    parts, name = PARTS[family], name.removeprefix("model.")
+    places = [0] * name.startswith(parts.embeddings) + [ABOVE] * name.startswith(parts.above)
+    places += [HEAD] * name.startswith(parts.head)
+    if name.startswith(parts.layers):
+        places.append(int(name.removeprefix(parts.layers).split(".")[0]) + 1)
+    assert len(places) == 1, name
+    return places[0]
+
+
+def network_of(family: str, auto: str = "AutoModelForSequenceClassification") -> Network:
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(family, **{**COMMON, **OWN.get(family, {})})
+    return Network(getattr(transformers, auto).from_config(config, attn_implementation="eager"), None)
+
+
+def train_a_little(network: Network, config: TrainConfig, steps: int = 2) -> None:
+    optimizer = make_optimizer(network, config)
+    ids = torch.randint(3, 50, (4, 9))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "segments": torch.zeros_like(ids)}
+    for _ in range(steps):
+        set_rates(optimizer, 1.0)
+        nn.functional.cross_entropy(network(batch)["logits"], torch.tensor([0, 1, 2, 0])).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+# Freezing
+
+FROZEN = {
+    "none": set(),
+    "embeddings": {0},
+    "encoder": set(range(LAYERS + 2)),
+    "0": {0},
+    "2": {0, 1, 2},
+    "3": {0, 1, 2, 3},
+}
+
+
+@pytest.mark.parametrize("what", FROZEN)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_frozen_weights_stay_bit_equal_and_the_others_move(family, what):
+    network = network_of(family)
+    before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    count = freeze(network, what)
+    train_a_little(network, TrainConfig(learning_rate=0.01))
+    places = {name: place_of(name, family) for name in before}
+    still = {name for name, place in places.items() if place in FROZEN[what]}
+    assert count == sum(before[name].numel() for name in still)
+    moved = {name for name, parameter in network.named_parameters() if not torch.equal(parameter, before[name])}
+    assert not moved & still
+    for place in set(places.values()) - FROZEN[what]:
+        assert any(places[name] == place for name in moved), f"nothing learns at depth {place}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_bare_body_with_a_head_of_our_own_freezes_alike(family):
+    network = network_of(family, "AutoModel")
+    network.head = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(2, 2) for _ in range(9)])})
+    freeze(network, "encoder")
+    learning = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+    assert {name for name in learning if ".pooler." not in name} == {
+        f"head.layers.{number}.{kind}" for number in range(9) for kind in ("weight", "bias")
+    }
+    with pytest.raises(DanseoError, match=f"number of layers up to {LAYERS}"):
+        freeze(network, "4")
+
+
+@pytest.mark.parametrize("what", ["head", "4", "-1", "1.5"])
+def test_an_unknown_part_is_refused(what):
+    with pytest.raises(DanseoError, match="none, encoder, embeddings, or a number of layers up to 3"):
+        freeze(network_of("bert"), what)
+
+
+def test_nothing_left_to_learn_is_an_error():
+    network = network_of("bert", "AutoModel")
+    network.requires_grad_(False)
+    with pytest.raises(DanseoError, match="frozen"):
+        make_optimizer(network, TrainConfig())
+
+
+# Decay
+
+
+def without_decay(network: nn.Module) -> set[str]:
+    groups = parameter_groups(network, TrainConfig(weight_decay=0.1))
+    spared = {id(p) for group in groups if group["weight_decay"] == 0 for p in group["params"]}
+    assert sum(len(group["params"]) for group in groups) == len(list(network.parameters()))
+    return {name for name, parameter in network.named_parameters() if id(parameter) in spared}
+
+
+def biases_and_norms(network: nn.Module) -> set[str]:
+    """By the classes of the modules rather than by names."""
+    found = set()
+    for prefix, module in network.named_modules():
+        for name, _ in module.named_parameters(recurse=False):
+            if "norm" in type(module).__name__.lower() or "bias" in name:
+                found.add(f"{prefix}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("auto", ["AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoModel"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_biases_and_norms_do_not_decay(family, auto):
+    network = network_of(family, auto)
+    spared = without_decay(network)
+    assert spared == biases_and_norms(network)
+    assert len(spared) > LAYERS
+
+
+def test_the_biases_of_lstms_do_not_decay_either():
+    network = network_of("bert", "AutoModel")
+    network.head = OfficialParser(16, 3, HeadConfig(arc_size=8, relation_size=8))
+    spared = without_decay(network)
+    assert "head.encoder.bias_ih_l0_reverse" in spared
+    assert "head.encoder.weight_ih_l0" not in spared
+    assert spared == biases_and_norms(network)
+
+
+# Rates
+
+
+def rates_of(network: nn.Module, config: TrainConfig) -> dict[str, float]:
+    groups = parameter_groups(network, config)
+    rates = {id(parameter): group["peak"] for group in groups for parameter in group["params"]}
+    return {name: rates[id(parameter)] for name, parameter in network.named_parameters()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_layer_learns_at_a_share_of_the_one_above(family):
+    rates = rates_of(network_of(family), TrainConfig(learning_rate=1e-3, layer_decay=0.5))
+    expected = {0: 1e-3 / 16, 1: 1e-3 / 8, 2: 1e-3 / 4, 3: 1e-3 / 2, ABOVE: 1e-3, HEAD: 1e-3}
+    for name, rate in rates.items():
+        assert rate == pytest.approx(expected[place_of(name, family)]), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_head_has_a_rate_of_its_own(family):
+    rates = rates_of(network_of(family), TrainConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    for name, rate in rates.items():
+        assert rate == (1e-3 if place_of(name, family) == HEAD else 1e-5), name
+
+
+def test_rates_follow_the_schedule_or_a_fixed_value():
+    network = network_of("bert")
+    optimizer = make_optimizer(network, TrainConfig(learning_rate=1e-3, head_learning_rate=1e-2))
+    assert set_rates(optimizer, 0.5) == pytest.approx(5e-3)
+    assert {round(group["lr"], 9) for group in optimizer.param_groups} == {5e-4, 5e-3}
+    assert set_rates(optimizer, 0.5, fixed=2e-5) == 2e-5
+    assert {group["lr"] for group in optimizer.param_groups} == {2e-5}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "shares"),
+    [
+        ("linear", {0: 0, 5: 0.5, 10: 1, 55: 0.5, 99: 1 / 90}),
+        ("cosine", {0: 0, 5: 0.5, 10: 1, 32.5: 0.5 * (1 + math.sqrt(0.5)), 55: 0.5, 100: 0}),
+        ("constant", {0: 0, 5: 0.5, 10: 1, 55: 1, 99: 1}),
+    ],
+)
+def test_schedules_after_a_warm_up(schedule, shares):
+    config = TrainConfig(schedule=schedule, warmup=0.1)
+    for step, share in shares.items():
+        assert rate_share(step, 100, config) == pytest.approx(share, abs=1e-12), step
+
+
+def test_schedules_agree_with_the_library():
+    """Linear and cosine are those that everybody trains with."""
+    for schedule, make in (
+        ("linear", transformers.get_linear_schedule_with_warmup),
+        ("cosine", transformers.get_cosine_schedule_with_warmup),
+    ):
+        optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+        theirs = make(optimizer, num_warmup_steps=4, num_training_steps=37)
+        for step in range(37):
+            assert rate_share(step, 37, TrainConfig(schedule=schedule, warmup=0.1)) == pytest.approx(
+                theirs.get_last_lr()[0]
+            )
+            optimizer.step()
+            theirs.step()
+
+
+def test_without_warm_up_the_first_step_has_the_peak():
+    assert rate_share(0, 10, TrainConfig(warmup=0)) == 1
