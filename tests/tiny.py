@@ -17,7 +17,9 @@ def read_split(sample: Path, task: str, split: str, count: int | None = None) ->
 
 def tiny_encoder(folder: Path, sample: Path, family: str = "bert", **measures) -> Path:
     """A checkpoint folder whose tokenizer knows the sample."""
-    texts = [example.text for task in ("ynat", "ner", "re", "mrc") for example in read_split(sample, task, "train", 100)]
+    texts = [
+        example.text for task in ("ynat", "ner", "re", "mrc") for example in read_split(sample, task, "train", 100)
+    ]
     texts += [turn for example in read_split(sample, "wos", "train", 50) for turn in example.turns]
     chosen = {"layers": 2, "hidden": 32, "heads": 2, "vocabulary": 1500, "positions": 160, "dropout": 0.0, **measures}
     return make_encoder(folder, texts, family, Size(**chosen))

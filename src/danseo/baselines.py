@@ -40,15 +40,19 @@ def oracle(task: Task, examples: Sequence[Any]) -> list[Any]:
 
 def majority(task: Task, examples: Sequence[Any]) -> list[Any]:
     """The most frequent answer among the golds of these examples, for each of them."""
+    return majority_answers(task, examples, usual_gold(task, examples))
+
+
+def usual_gold(task: Task, examples: Sequence[Any]) -> Any:
+    """The most frequent label or relation among the golds, or their mean; None where answers need neither."""
     golds = [example.gold for example in examples]
-    most: Any = None
     if task.kind == "classify":
-        most = Counter(golds).most_common(1)[0][0]
-    elif task.kind == "score":
-        most = sum(golds) / len(golds)
-    elif task.kind == "parse":
-        most = Counter(relation for gold in golds for _, relation in gold).most_common(1)[0][0]
-    return majority_answers(task, examples, most)
+        return Counter(golds).most_common(1)[0][0]
+    if task.kind == "score":
+        return sum(golds) / len(golds)
+    if task.kind == "parse":
+        return Counter(relation for gold in golds for _, relation in gold).most_common(1)[0][0]
+    return None
 
 
 def majority_answers(task: Task, examples: Sequence[Any], most: Any) -> list[Any]:

@@ -14,8 +14,8 @@ from danseo.records import Entity, RelationExample
 from danseo.tasks import TASKS
 
 WORDS = (
-    "[PAD] [UNK] [CLS] [SEP] [MASK] 조지 해리 ##슨 이 ##이 쓰 ##고 비틀즈 가 ##가 낸 앨범 . ( 밴드 는 을 ##을 런던 출신 ##의 , "
-    "1969 ##년 … 한국 은행 ##은행 한국은행 ##장"
+    "[PAD] [UNK] [CLS] [SEP] [MASK] 조지 해리 ##슨 이 ##이 쓰 ##고 비틀즈 가 ##가 낸 앨범 . ( 밴드 는 을 ##을 런던 "
+    "출신 ##의 , 1969 ##년 … 한국 은행 ##은행 한국은행 ##장"
 ).split()
 
 # The official processor's tokens with such a vocabulary; ends are inclusive.

@@ -104,7 +104,9 @@ def test_outputs_come_in_the_order_of_the_features(prepared):
 def test_a_loss_that_is_no_number_ends_in_one_line(prepared, monkeypatch):
     model = prepared("ynat")
     nothing = torch.tensor(float("nan"), requires_grad=True)
-    monkeypatch.setattr(model.kind, "loss", lambda outputs, batch: (nothing * outputs["logits"].sum(), nothing.detach()))
+    monkeypatch.setattr(
+        model.kind, "loss", lambda outputs, batch: (nothing * outputs["logits"].sum(), nothing.detach())
+    )
     with pytest.raises(WorkFailed, match=r"loss is nan at step 1; lower train\.learning_rate"):
         gradients_of(model, 8192)
 
@@ -161,9 +163,7 @@ def fitted(model, tmp_path: Path, scores: Scores):
     return fitting.run_to_end(scores, lambda step, progress: None), run
 
 
-@pytest.mark.parametrize(
-    ("patience", "steps"), [(None, 9), (3, 5), (2, 4), (1, 3), (0, 3)]
-)
+@pytest.mark.parametrize(("patience", "steps"), [(None, 9), (3, 5), (2, 4), (1, 3), (0, 3)])
 def test_training_stops_after_patience_evaluations_without_a_better_score(prepared, tmp_path, patience, steps):
     model = prepared("ynat", epochs=3, evaluations=3, patience=patience)
     scores = Scores(50, 60, 59, 60, 58, 57, 56, 55, 54)

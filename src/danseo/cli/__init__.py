@@ -6,14 +6,17 @@ import sys
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from danseo import __version__
 from danseo.cli import data, scoring, training
-from danseo.cli.common import as_json_option, data_option, help_alone, show
+from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.errors import DanseoError
+
+if TYPE_CHECKING:
+    from danseo.tasks.task import Task
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -60,13 +63,14 @@ def doctor_command(data_dir: str | None, as_json: bool) -> None:
 
 
 @cli.command("demo")
+@click.argument("tasks", nargs=-1, callback=parse_tasks)
 @click.option("--folder", default="demo", show_default=True, type=click.Path(path_type=Path), help="Where to put it.")
 @as_json_option
-def demo_command(folder: Path, as_json: bool) -> None:
-    """Run the main job on the built-in sample, offline."""
+def demo_command(tasks: "list[Task]", folder: Path, as_json: bool) -> None:
+    """Run the main job on the built-in sample, offline: a small encoder, fine-tuned on every task, in one table."""
     from danseo.demo import run_demo
 
-    table = run_demo(folder)
+    table = run_demo(folder, tasks, on_note=lambda line: None if as_json else click.echo(line, err=True))
     show([table], as_json, table.as_dict())
     if not as_json:
         click.echo(f"the table is also in {folder / 'scores.md'}")
@@ -74,6 +78,7 @@ def demo_command(folder: Path, as_json: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command; whatever the user can mend comes out as one line on stderr."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else two trainings on few cores crawl, each spinning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             _let_korean_through(stream)

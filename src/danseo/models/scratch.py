@@ -27,13 +27,15 @@ def make_encoder(
 ) -> Path:
     """Train a tokenizer, draw random weights, and save both so that any loader finds them."""
     import torch
-    from transformers import AutoModel
 
+    from danseo.models.encoder.network import quiet_transformers
+
+    transformers = quiet_transformers()
     size = size or Size()
     tokenizer = train_tokenizer(texts, family, size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModel.from_config(encoder_config(family, size, tokenizer))
+        model = transformers.AutoModel.from_config(encoder_config(family, size, tokenizer))
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder, safe_serialization=True)

@@ -145,16 +145,15 @@ def _try_step(
     own = workers.share(batch)
     weightless = not own  # a process without examples still takes part in the exchange of gradients
     parts = packed(range(len(own or batch[:1])), [len(f) for f in own or batch[:1]], engine.tokens)
-    sums = torch.zeros(2, device=workers.device)
-    padded = 0
+    sums = torch.zeros(3, device=workers.device)  # the loss, its weight, and padded pieces
     for number, part in enumerate(parts):
         records = [(own or batch)[index] for index in part]
         with workers.without_sync(engine.wrapped, number == len(parts) - 1):
             outputs, tensors = engine.forward(engine.wrapped, records, with_gold=True)
             loss, weight = engine.kind.loss(outputs, tensors)
             (loss * 0 if weightless else loss).backward()
-        sums += torch.stack([loss.detach().float(), weight.detach().float()]) * (not weightless)
-        padded += tensors["input_ids"].numel()
+        padded = torch.tensor(float(tensors["input_ids"].numel()), device=workers.device)
+        sums += torch.stack([loss.detach().float(), weight.detach().float(), padded]) * (not weightless)
     sums = workers.total(sums)
     factor = workers.world / sums[1].clamp(min=1e-6)
     gradients = [parameter.grad for parameter in learning(engine.network) if parameter.grad is not None]
@@ -163,7 +162,7 @@ def _try_step(
         torch.nn.utils.clip_grad_norm_(learning(engine.network), config.clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return float(sums[0] / sums[1].clamp(min=1e-6)), padded
+    return float(sums[0] / sums[1].clamp(min=1e-6)), int(sums[2])
 
 
 @torch.inference_mode()

@@ -148,6 +148,8 @@ def loading_error(name: str, error: Exception) -> DanseoError:
         return DanseoError(f"{name} has no safetensors weights; convert them (danseo never loads pickles)")
     if "trust_remote_code" in text:
         return DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")
+    if not Path(name).exists() and (name.startswith(("/", ".", "~")) or name.count("/") != 1):
+        return DanseoError(f"model {name}: no such folder, and no Hub id either (those look like klue/roberta-base)")
     what = "is not a checkpoint folder" if Path(name).exists() else "could not be loaded from the Hub"
     return DanseoError(f"model {name} {what}: {text[:200]}")
 

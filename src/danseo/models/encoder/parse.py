@@ -285,7 +285,8 @@ class Parser(nn.Module):
         self.dropout = ChannelDropout(config.head_dropout)
         self.scorer = Scorer(2 * hidden, 2 * hidden, labels, config, dropout=config.head_dropout)
         for layer in (self.scorer.arcs, self.scorer.relations):
-            nn.init.zeros_(layer.weight)  # random products are loud (first loss 21, not 8) and cost 20 to 40 points UAS
+            # Random products are loud: with a small untrained encoder they cost 24 to 39 points of UAS after 3 epochs.
+            nn.init.zeros_(layer.weight)
 
     def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         with torch.autocast(hidden.device.type, enabled=False):

@@ -74,6 +74,6 @@ def _code(ids: Sequence[int]) -> str:
 
 
 def spelled(ids: Ids, pieces: Pieces) -> str:
-    """The text of pieces as KLUE's code writes it: no spaces around colons, one after a comma."""
-    text: str = pieces.backend.decode(list(ids), skip_special_tokens=False)
+    """The text of pieces as KLUE's code writes it: no spaces around colons, one after a comma; unknown ones go."""
+    text: str = pieces.backend.decode(list(ids), skip_special_tokens=True)
     return text.replace(" : ", ":").replace(" , ", ", ").replace("##", "").strip()

@@ -150,7 +150,9 @@ class Writer(nn.Module):
         return found.new_zeros(len(targets)).index_add(0, there.nonzero()[:, 0], -found)
 
     def _log_spelled(self, states: Tensor, wanted: Tensor) -> Tensor:
-        """Log-probabilities of pieces by the vocabulary alone; tables are made anew for gradients, not kept."""
+        """Log-probabilities of pieces by the vocabulary alone; of several tables none is kept for the gradients."""
+        if len(states) <= self._rows():
+            return self._log_chosen(states, wanted)
         parts = zip(states.split(self._rows()), wanted.split(self._rows()), strict=True)
         return torch.cat([checkpoint(self._log_chosen, a, b, use_reentrant=False) for a, b in parts])
 

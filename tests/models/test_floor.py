@@ -1,0 +1,162 @@
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from danseo.baselines import baseline
+from danseo.data import load
+from danseo.errors import DanseoError, MissingExtra
+from danseo.models.floor import FLOORS, make_floor
+from danseo.scoring import measure
+from danseo.tasks import TASKS
+
+LINEAR = ("ynat", "sts", "nli", "re")
+OTHERS = tuple(name for name in TASKS if name not in LINEAR)
+EVERY = [("majority", name) for name in TASKS] + [("linear", name) for name in LINEAR]
+
+
+def fitted(floor: str, task, train, seed=42):
+    model = make_floor(floor, task)
+    model.fit(train, seed)
+    return model
+
+
+def headline(task, examples, predictions) -> float:
+    return measure(task, examples, predictions)[task.headline].value()
+
+
+@pytest.fixture(scope="module")
+def case(sample: Path):
+    """A fitted model with its task, train and dev, made once each."""
+    made = {}
+
+    def get(floor: str, name: str):
+        if (floor, name) not in made:
+            task = TASKS[name]
+            train, dev = load(task, "train", sample), load(task, "dev", sample)
+            made[floor, name] = fitted(floor, task, train), task, train, dev
+        return made[floor, name]
+
+    return get
+
+
+@pytest.mark.parametrize(("floor", "name"), EVERY)
+def test_answers_are_fair_and_in_order(case, floor, name):
+    model, task, _, dev = case(floor, name)
+    predictions = model.predict(dev)
+    assert [p.guid for p in predictions] == [e.guid for e in dev]
+    for example, prediction in zip(dev, predictions, strict=True):
+        assert task.check_answer(example, prediction.answer) == prediction.answer
+    assert task.headline in measure(task, dev, predictions)
+
+
+@pytest.mark.parametrize(("floor", "name"), EVERY)
+def test_gold_is_not_looked_at(case, floor, name):
+    model, _, _, dev = case(floor, name)
+    assert model.predict([replace(example, gold=None) for example in dev]) == model.predict(dev)
+
+
+@pytest.mark.parametrize(("floor", "name"), EVERY)
+def test_a_saved_model_answers_the_same(case, floor, name, tmp_path: Path):
+    model, task, _, dev = case(floor, name)
+    model.save(tmp_path / "model")
+    again = make_floor(floor, task)
+    again.load(tmp_path / "model")
+    assert again.predict(dev) == model.predict(dev)
+    assert {path.suffix for path in (tmp_path / "model").iterdir()} <= {".json", ".npz"}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_saved_arrays_need_no_pickle(case, name, tmp_path: Path):
+    case("linear", name)[0].save(tmp_path)
+    for path in tmp_path.glob("*.npz"):
+        with np.load(path, allow_pickle=False) as arrays:
+            assert all(arrays[key].dtype.kind in "fiuU" for key in arrays.files)
+
+
+@pytest.mark.parametrize(("floor", "name"), EVERY)
+def test_the_same_seed_gives_the_same_answers(case, floor, name):
+    model, task, train, dev = case(floor, name)
+    assert fitted(floor, task, train).predict(dev) == model.predict(dev)
+
+
+@pytest.mark.parametrize(("floor", "name"), EVERY)
+def test_an_answer_does_not_depend_on_its_neighbours(case, floor, name):
+    model, _, _, dev = case(floor, name)
+    assert [p for example in dev[:5] for p in model.predict([example])] == model.predict(dev)[:5]
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_beats_majority(case, name):
+    (linear, task, _, dev), majority = case("linear", name), case("majority", name)[0]
+    floor = headline(task, dev, majority.predict(dev))  # NaN for sts: a constant correlates with nothing
+    assert headline(task, dev, linear.predict(dev)) > (0.0 if math.isnan(floor) else floor) + 15
+
+
+@pytest.mark.parametrize("name", [name for name in LINEAR if name != "sts"])
+def test_linear_has_a_probability_for_every_label(case, name):
+    model, task, _, dev = case("linear", name)
+    for prediction in model.predict(dev):
+        assert tuple(prediction.probabilities) == task.labels
+        assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-4)
+        assert max(prediction.probabilities.values()) == prediction.probabilities[prediction.answer]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_linear_says_which_tasks_it_knows(name):
+    with pytest.raises(DanseoError) as caught:
+        make_floor("linear", TASKS[name])
+    assert all(word in str(caught.value) for word in (*LINEAR, name))
+    assert "\n" not in str(caught.value)
+
+
+def test_linear_without_scikit_learn_says_what_to_install(case, monkeypatch):
+    _, task, train, _ = case("majority", "ynat")
+    for module in [name for name in sys.modules if name.split(".")[0] == "sklearn"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingExtra, match=r"scikit-learn is not installed; run: pip install 'danseo\[train\]'"):
+        fitted("linear", task, train)
+
+
+@pytest.mark.parametrize("name", ["ynat", "re"])
+def test_linear_learns_from_two_labels(case, name):
+    _, task, train, dev = case("majority", name)
+    labels = list(dict.fromkeys(example.gold for example in train))[:2]
+    predictions = fitted("linear", task, [e for e in train if e.gold in labels]).predict(dev)
+    assert {p.answer for p in predictions} == set(labels)
+    assert all(p.probabilities[label] == 0 for p in predictions for label in task.labels if label not in labels)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_answers_what_it_has_never_seen(case, name):
+    model, task, _, dev = case("linear", name)
+    strange = replace(dev[0], text="ⵣ" * len(dev[0].text), **({"pair": "ⴰ"} if name in ("sts", "nli") else {}))
+    (prediction,) = model.predict([strange])
+    assert task.check_answer(strange, prediction.answer) == prediction.answer
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_majority_learns_from_train_alone(case, name):
+    model, task, train, dev = case("majority", name)
+    answers, on_itself = model.predict(train), baseline("majority", task, train)
+    for answer, expected in zip(answers, on_itself, strict=True):
+        assert answer.answer == (pytest.approx(expected.answer) if task.kind == "score" else expected.answer)
+    if task.kind in ("classify", "score"):
+        assert len({prediction.answer for prediction in model.predict(dev)}) == 1
+
+
+def test_majority_gives_the_label_shares_of_train(case):
+    model, task, train, dev = case("majority", "re")
+    golds = [example.gold for example in train]
+    shares = model.predict(dev)[0].probabilities
+    assert sum(shares.values()) == pytest.approx(1)
+    for label in task.labels:
+        assert shares.get(label, 0.0) == pytest.approx(golds.count(label) / len(golds))
+
+
+def test_floors_have_names():
+    assert set(FLOORS) == {"majority", "linear"}

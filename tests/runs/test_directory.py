@@ -1,0 +1,305 @@
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from danseo import reading  # noqa: E402
+from danseo.config import RunConfig, flat, with_settings  # noqa: E402
+from danseo.errors import DanseoError, WorkFailed  # noqa: E402
+from danseo.records import Prediction  # noqa: E402
+from danseo.runs import directory  # noqa: E402
+from danseo.runs.directory import Run, fingerprint, folder_identity, run_name  # noqa: E402
+
+CONFIG = RunConfig(task="ner", model="klue/roberta-base")
+DATA = {"klue-ner-v1.1_train.tsv": "aa", "klue-ner-v1.1_dev.tsv": "bb"}
+
+
+def checkpoint(number: int) -> tuple[dict, dict]:
+    return {"network.weight": torch.full((3, 2), float(number))}, {"step": number, "best": None}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = Run(tmp_path / "runs" / "one")
+    made.start(CONFIG)
+    return made
+
+
+def saved_step(run: Run) -> int | None:
+    """The step of the checkpoint that a rerun goes on from, checked to be whole."""
+    found = run.load_checkpoint()
+    if found is None:
+        return None
+    tensors, state = found
+    assert torch.equal(tensors["network.weight"], torch.full((3, 2), float(state["step"])))
+    return state["step"]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the run's own code handles it."""
+
+
+def killing(monkeypatch, owner, name: str, at: int) -> None:
+    """Die instead of the n-th call of a function."""
+    original, calls = getattr(owner, name), []
+
+    def call(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == at:
+            raise Killed
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+# Checkpoints
+
+
+def test_a_checkpoint_comes_back_as_it_was(run):
+    assert run.load_checkpoint() is None
+    for number in (1, 2):
+        run.save_checkpoint(*checkpoint(number))
+        assert saved_step(run) == number
+    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoint", "config.toml"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "at", "step"),
+    [
+        (directory, "_write_synced", 1, 1),  # before the tensors
+        (directory, "_write_synced", 2, 1),  # between tensors and state
+        (Path, "rename", 1, 1),  # before the old one moves away
+        (Path, "rename", 2, 1),  # between the renamings: only the old one is whole
+        (shutil, "rmtree", 3, 2),  # before the old one is deleted
+    ],
+)
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(run, monkeypatch, owner, name, at, step):
+    run.save_checkpoint(*checkpoint(1))
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killing(patched, owner, name, at)
+        run.save_checkpoint(*checkpoint(2))
+    assert saved_step(run) == step
+    run.save_checkpoint(*checkpoint(3))
+    assert saved_step(run) == 3
+
+
+@pytest.mark.parametrize("deleted", ["state.json", "state.safetensors", None])
+def test_two_kills_in_a_row_leave_a_whole_checkpoint(run, monkeypatch, deleted):
+    """The first comes between the renamings, the second while the next checkpoint is saved."""
+    run.save_checkpoint(*checkpoint(1))
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killing(patched, Path, "rename", 2)
+        run.save_checkpoint(*checkpoint(2))
+
+    def half_removed(path, **options):
+        """A deletion that dies halfway."""
+        if Path(path).exists():
+            if deleted:
+                (Path(path) / deleted).unlink(missing_ok=True)
+            if not Path(path).name.endswith(".new"):
+                raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(shutil, "rmtree", half_removed)
+        patched.setattr(Path, "mkdir", lambda self, **options: os.makedirs(self, exist_ok=True))
+        run.save_checkpoint(*checkpoint(2))
+    assert saved_step(run) in (1, 2)
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(run, monkeypatch):
+    run.save_checkpoint(*checkpoint(1))
+
+    def full(path, content):
+        path.write_bytes(content[:10])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched, pytest.raises(WorkFailed, match="No space left on device; free") as caught:
+        patched.setattr(directory, "_write_synced", full)
+        run.save_checkpoint(*checkpoint(2))
+    assert "\n" not in str(caught.value)
+    assert saved_step(run) == 1
+    assert not (run.path / "checkpoint.new").exists()
+
+
+def test_whatever_else_is_written_fails_in_one_line_too(run, monkeypatch):
+    run.save_best({"weight": torch.zeros(2)})
+    run.log({"step": 1})
+    run.write_predictions("dev", [Prediction("a", "O")])
+
+    def full(self, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    for write in (
+        lambda: run.save_best({"weight": torch.ones(2)}),
+        lambda: run.write_json("scores.json", {}),
+        lambda: run.write_predictions("dev", [Prediction("b", "O")]),
+        lambda: run.cut_log(0),
+    ):
+        with pytest.raises(WorkFailed, match=r"No space left on device.*still whole"):
+            write()
+    run.fail("the disk is full")  # which it cannot say
+    assert float(run.load_best()["weight"].sum()) == 0
+    assert run.predictions_path("dev").read_text("utf-8") == '{"guid": "a", "answer": "O"}\n'
+    assert run.read_log() == [{"step": 1}]
+    assert not run.is_finished
+
+
+_REAL_DISK = """
+import sys, torch
+from pathlib import Path
+from danseo.errors import WorkFailed
+from danseo.runs.directory import Run
+run = Run(Path(sys.argv[1]))
+for number, size in ((1, 10), (2, 10**6)):
+    try:
+        run.save_checkpoint({"network.weight": torch.full((size,), float(number))}, {"step": number})
+    except WorkFailed as error:
+        print(error)
+print(run.load_checkpoint()[1]["step"], len(run.load_checkpoint()[0]["network.weight"]))
+"""
+
+
+def test_a_real_small_disk(tmp_path):
+    """A disk of one megabyte, where this machine lets us make one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = shutil.which("mount") and os.geteuid() == 0
+    if not mounted or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk], check=False).returncode:
+        pytest.skip("only root may make a small disk")
+    try:
+        command = [sys.executable, "-c", _REAL_DISK, str(disk / "run")]
+        words = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert len(words) == 2
+    assert "No space left on device; free some space and run the same command again" in words[0]
+    assert words[1] == "1 10"
+
+
+def test_a_place_where_nothing_can_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(WorkFailed, match="cannot be written") as caught:
+        Run(tmp_path / "file" / "run").start(CONFIG)
+    assert "\n" not in str(caught.value)
+
+
+# The log, errors, settings
+
+
+def test_the_log_is_cut_to_what_the_checkpoint_knew(run):
+    for step in (1, 2, 3):
+        run.log({"step": step})
+    with (run.path / "log.jsonl").open("a") as file:
+        file.write('{"step": 4, "los')  # a kill in the middle of a line
+    run.cut_log(2)
+    assert run.read_log() == [{"step": 1}, {"step": 2}]
+    run.cut_log(5)
+    assert run.read_log() == [{"step": 1}, {"step": 2}]
+    run.cut_log(0)
+    assert run.read_log() == []
+
+
+def test_cutting_no_log_makes_none(run):
+    run.cut_log(3)
+    assert not (run.path / "log.jsonl").exists()
+
+
+def test_an_error_stays_until_the_next_start(run):
+    run.fail("the loss is nan")
+    assert (run.path / "error.txt").read_text() == "the loss is nan\n"
+    run.start(CONFIG)
+    assert not (run.path / "error.txt").exists()
+
+
+def test_a_run_knows_its_settings(run):
+    assert run.config == CONFIG
+
+
+def test_tidying_leaves_what_a_finished_run_needs(run):
+    run.save_checkpoint(*checkpoint(1))
+    run.save_best({"weight": torch.zeros(2)})
+    run.write_json("scores.json", {"task": "ner"})
+    assert run.is_finished
+    run.tidy()
+    assert sorted(path.name for path in run.path.iterdir()) == ["config.toml", "scores.json"]
+    run.remove()
+    assert not run.path.exists()
+
+
+# Names
+
+
+def test_every_setting_but_threads_changes_the_fingerprint():
+    first = fingerprint(CONFIG, DATA)
+    changes = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v + 0.5, type(None): lambda v: 3}
+    words = {
+        "head.architecture": "official",
+        "train.schedule": "cosine",
+        "train.precision": "fp32",
+        "train.attention": "eager",
+        "train.class_weights": "balanced",
+        "train.select_on": "dev",
+    }
+    for name, value in flat(CONFIG).items():
+        changed = words.get(name, "other") if isinstance(value, str) else changes[type(value)](value)
+        same = fingerprint(with_settings(CONFIG, {name: changed}), DATA) == first
+        assert same == (name == "train.threads"), name
+
+
+def test_other_data_change_the_fingerprint():
+    assert fingerprint(CONFIG, DATA) == fingerprint(CONFIG, dict(reversed(DATA.items())))
+    assert fingerprint(CONFIG, DATA) != fingerprint(CONFIG, {**DATA, "klue-ner-v1.1_dev.tsv": "cc"})
+
+
+def test_the_content_of_a_model_counts_and_not_where_it_lies(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    config = with_settings(CONFIG, {"model": str(folder)})
+    first = run_name(config, {**DATA, "model": folder_identity(folder)})
+    (folder / "notes.md").write_text("no part of the model")
+    moved = shutil.copytree(folder, tmp_path / "elsewhere" / "model")
+    elsewhere = with_settings(CONFIG, {"model": str(moved)})
+    assert run_name(elsewhere, {**DATA, "model": folder_identity(moved)}) == first
+    (folder / "model.safetensors").write_bytes(b"others")
+    assert run_name(config, {**DATA, "model": folder_identity(folder)}) != first
+
+
+@pytest.mark.parametrize(
+    ("model", "start"),
+    [
+        ("klue/roberta-base", "ner--klue-roberta-base--s42--"),
+        ("klue/roberta-base@v1", "ner--klue-roberta-base-v1--s42--"),
+    ],
+)
+def test_names_can_be_read(model, start):
+    name = run_name(with_settings(CONFIG, {"model": model}), DATA)
+    assert name.startswith(start)
+    assert len(name) == len(start) + 8
+
+
+def test_a_damaged_state_is_one_line(run):
+    run.save_checkpoint(*checkpoint(1))
+    (run.path / "checkpoint" / "state.json").write_text("{")
+    with pytest.raises(DanseoError) as caught:
+        run.load_checkpoint()
+    assert "\n" not in str(caught.value)
+
+
+def test_json_is_written_whole_or_not_at_all(run, monkeypatch):
+    run.write_json("environment.json", {"a": 1})
+    with pytest.raises(ValueError):
+        run.write_json("environment.json", {"a": float("nan")})
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killing(patched, reading.Path, "replace", 1)
+        run.write_json("environment.json", {"a": 2})
+    assert json.loads((run.path / "environment.json").read_text()) == {"a": 1}

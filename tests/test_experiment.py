@@ -1,0 +1,385 @@
+"""Whole runs: the same twice, the same after a kill, for every family and kind, and their ways to fail."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from danseo.errors import DanseoError, WorkFailed  # noqa: E402
+from danseo.experiment import headline_of, run_experiment  # noqa: E402
+from danseo.halves import half_of, in_half  # noqa: E402
+from danseo.models.encoder import model as encoder_model  # noqa: E402
+from danseo.models.encoder.model import Encoder  # noqa: E402
+from danseo.models.load import load_model  # noqa: E402
+from danseo.recipes import configured  # noqa: E402
+from danseo.runs.directory import Run  # noqa: E402
+from danseo.tasks import TASKS  # noqa: E402
+from danseo.training.workers import Workers  # noqa: E402
+from tests.tiny import FAMILIES, QUICK, quick_config, read_split, tiny_encoder  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def encoder(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A tiny encoder of a family, made once."""
+    folder, made = tmp_path_factory.mktemp("encoders"), {}
+
+    def find(family: str) -> Path:
+        if family not in made:
+            made[family] = tiny_encoder(folder / family, sample, family, layers=1, dropout=0.1)
+        return made[family]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def small(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample with fewer sentences for tagging and dialogues for tracking, so that whole runs take a moment."""
+    folder = tmp_path_factory.mktemp("small")
+    for name in ("ner", "ynat", "sts", "wos", "mrc", "dp"):
+        task = TASKS[name]
+        (folder / task.folder).mkdir()
+        for split in ("train", "dev"):
+            source = sample / task.folder / task.file(split)
+            (folder / task.folder / task.file(split)).write_text(shortened(source, 40), "utf-8")
+    shutil.copy(sample / TASKS["wos"].folder / "ontology.json", folder / TASKS["wos"].folder)
+    return folder
+
+
+def shortened(path: Path, count: int) -> str:
+    """The first entries of a raw file."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".tsv":
+        return "\n\n".join(text.strip().split("\n\n")[: count + 1]) + "\n\n"  # a header may come first
+    document = json.loads(text)
+    if isinstance(document, dict):
+        return json.dumps({**document, "data": document["data"][: count // 4]}, ensure_ascii=False)
+    return json.dumps(document[: count // 4 if "dialogue" in document[0] else count], ensure_ascii=False)
+
+
+def results(run: Run) -> dict[str, bytes]:
+    """What a run is about, byte for byte."""
+    names = ("predictions/dev.jsonl", "predictions/dev.npz", "scores.json", "log.jsonl", "model/model.safetensors")
+    return {name: (run.path / name).read_bytes() for name in names if (run.path / name).exists()}
+
+
+# Determinism
+
+
+@pytest.mark.parametrize("task", ["ner", "ynat", "sts", "dp", "mrc", "wos"])
+def test_the_same_settings_twice_give_the_same_bytes(small, encoder, tmp_path, task):
+    config = quick_config(task, encoder("bert"), limit=24)
+    first, second = (run_experiment(config, small, tmp_path / part, quiet=True) for part in "ab")
+    assert first.path.name == second.path.name
+    assert results(first) == results(second)
+    assert ("predictions/dev.npz" in results(first)) == (task == "ner")
+
+
+def test_another_seed_gives_another_run(small, encoder, tmp_path):
+    first, second = (
+        run_experiment(quick_config("ner", encoder("bert"), limit=24, seed=seed), small, tmp_path, quiet=True)
+        for seed in (1, 2)
+    )
+    assert first.path != second.path
+    assert results(first)["predictions/dev.jsonl"] != results(second)["predictions/dev.jsonl"]
+
+
+def test_a_finished_run_is_returned_without_work(small, encoder, tmp_path, monkeypatch):
+    config = quick_config("ynat", encoder("bert"), limit=16)
+    run = run_experiment(config, small, tmp_path, quiet=True)
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    with monkeypatch.context() as patched:
+        patched.setattr(encoder_model.Encoder, "__init__", lambda *arguments: pytest.fail("should not work again"))
+        assert run_experiment(config, small, tmp_path, quiet=True) == run
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+    run_experiment(config, small, tmp_path, quiet=True, force=True)
+    assert (run.path / "scores.json").stat().st_mtime_ns > before[run.path / "scores.json"]
+
+
+# Kills
+
+KILLED = {
+    **QUICK,
+    "limit": 48,
+    "epochs": 4,
+    "evaluations": 2,
+    "learning_rate": 2e-3,
+    "swa_start": 1,
+    "swa_every": 2,
+    "patience": 100,
+}
+
+
+def state_of(run: Path) -> dict | None:
+    path = run / "checkpoint" / "state.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def lines_of(run: Path) -> int:
+    path = run / "log.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+MOMENTS: dict[str, Callable[[Path], bool]] = {
+    "at the start of training": lambda run: (run / "gear.json").exists() and not lines_of(run),
+    "after a line of the log, before its checkpoint": lambda run: (
+        lines_of(run) > 0 and lines_of(run) > (state_of(run) or {"log_lines": 0})["log_lines"]
+    ),
+    "during the write of a checkpoint": lambda run: (
+        (run / "checkpoint.new" / "state.safetensors").exists() and state_of(run) is not None
+    ),
+    "between evaluations": lambda run: (
+        not (run / "checkpoint.new").exists()
+        and (state := state_of(run)) is not None
+        and 3 <= state["log_lines"] == lines_of(run) < 8
+    ),
+    "during the saving of the model": lambda run: (run / "model").exists(),
+}
+
+
+def kill_at(process: subprocess.Popen, run: Path, is_moment: Callable[[Path], bool]) -> bool:
+    """Stop the process as soon as the moment has come, make sure that it has, and kill; False when it ended first."""
+    while process.poll() is None:
+        if is_moment_now(run, is_moment):
+            process.send_signal(signal.SIGSTOP)
+            if is_moment_now(run, is_moment):
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                return True
+            process.send_signal(signal.SIGCONT)
+        time.sleep(0.0002)
+    return False
+
+
+def is_moment_now(run: Path, is_moment: Callable[[Path], bool]) -> bool:
+    try:
+        return run.exists() and is_moment(run)
+    except (OSError, ValueError):
+        return False  # looked while something moved
+
+
+def test_a_run_killed_at_five_moments_ends_as_if_nothing_had_happened(sample, small, tmp_path, encoder):
+    """One run directory, five real processes killed one after the other, and a sixth that ends it."""
+    folder = tiny_encoder(tmp_path / "tiny", sample, hidden=128, layers=2, dropout=0.1)
+    whole = run_experiment(configured("ner", str(folder), "default", KILLED), small, tmp_path / "whole", quiet=True)
+    run = tmp_path / "killed" / whole.path.name
+    settings = [f"--set={key}={value}" for key, value in KILLED.items()]
+    command = ["train", "ner", "-m", folder, "--data", small, "--runs", run.parent, *settings]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DANSEO_CACHE": str(tmp_path / "cache")}
+
+    def start() -> subprocess.Popen:
+        words = (tmp_path / "words.txt").open("w")
+        arguments = [sys.executable, "-m", "danseo", *map(str, command)]
+        return subprocess.Popen(arguments, stdout=words, stderr=words, env=variables)
+
+    for name, is_moment in MOMENTS.items():
+        assert kill_at(start(), run, is_moment), f"{name}: too late; {(tmp_path / 'words.txt').read_text()}"
+        assert not Run(run).is_finished
+    assert start().wait(timeout=120) == 0, (tmp_path / "words.txt").read_text()
+    assert results(Run(run)) == results(whole)
+    assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.path.iterdir())
+
+
+def test_a_run_goes_on_from_its_checkpoint_and_not_from_the_start(small, encoder, tmp_path, monkeypatch):
+    """In one process: an error in the middle, then the same command."""
+    config = quick_config("ner", encoder("bert"), limit=32, epochs=2, evaluations=2, ema=0.5)
+    whole = run_experiment(config, small, tmp_path / "whole", quiet=True)
+    saved = Run.save_checkpoint
+
+    def failing(self, tensors, state):
+        if state["step"] == 6:
+            raise WorkFailed("no room")
+        saved(self, tensors, state)
+
+    with monkeypatch.context() as patched, pytest.raises(WorkFailed):
+        patched.setattr(Run, "save_checkpoint", failing)
+        run_experiment(config, small, tmp_path / "cut", quiet=True)
+    (cut,) = (tmp_path / "cut").iterdir()
+    assert (cut / "error.txt").read_text() == "no room\n"
+    assert state_of(cut)["step"] == 4
+    steps = []
+    monkeypatch.setattr(Run, "save_checkpoint", lambda self, tensors, state: steps.append(state["step"]))
+    assert results(run_experiment(config, small, tmp_path / "cut", quiet=True)) == results(whole)
+    assert steps == [6, 8]
+    assert not (cut / "error.txt").exists()
+
+
+# Halves and scores
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_halves_are_disjoint_and_cover_dev(sample, task):
+    examples = read_split(sample, task.name, "dev")
+    select, report = (in_half(task, examples, half) for half in ("select", "report"))
+    assert sorted(select + report) == in_half(task, examples, "dev") == list(range(len(examples)))
+    assert min(len(select), len(report)) > len(examples) / 5
+    if task.kind == "track":
+        dialogues = [{examples[place].dialogue for place in places} for places in (select, report)]
+        assert not dialogues[0] & dialogues[1]
+    assert half_of(task, examples[0]) == half_of(task, examples[0])
+
+
+@pytest.mark.parametrize("select_on", ["select", "dev"])
+def test_scores_say_what_picked_the_checkpoint_and_what_is_reported(small, encoder, tmp_path, select_on):
+    config = quick_config("ynat", encoder("bert"), limit=16, select_on=select_on)
+    run = run_experiment(config, small, tmp_path, quiet=True)
+    scores, task, dev = run.read_json("scores.json"), TASKS["ynat"], read_split(small, "ynat", "dev")
+    assert (scores["task"], scores["headline"], scores["monitor"]) == ("ynat", task.headline, task.headline)
+    assert (scores["selected_on"], scores["reported_on"]) == (select_on, "dev" if select_on == "dev" else "report")
+    assert scores["steps"] == 2
+    assert 0 < scores["best_step"] <= 2
+    counts = {split: {score["n"] for score in listed} for split, listed in scores["scores"].items()}
+    assert counts == {"report": {len(in_half(task, dev, "report"))}, "dev": {len(dev)}}
+    assert [score["id"] for score in scores["scores"]["dev"]] == list(task.metrics)
+    assert headline_of(scores) in scores["scores"][scores["reported_on"]]
+    assert scores["preflight"]["examples"] == len(dev)
+    facts = run.read_json("environment.json")
+    assert {"versions", "commit", "data", "device", "threads", "seconds", "peak_memory_gib"} <= facts.keys()
+    assert {"pieces_per_second", "padded_pieces_per_second", "padding_share", "processes"} <= facts.keys()
+    assert (facts["device"], facts["precision"], facts["attention"]) == ("cpu", "fp32", "eager")
+    assert set(facts["data"]) == {task.file("train"), task.file("dev")}
+
+
+def test_a_checkpoint_picked_on_all_of_dev_is_marked(small, encoder, tmp_path, danseo):
+    settings = [f"--set={key}={value}" for key, value in QUICK.items()]
+    command = ("train", "ynat", "-m", encoder("bert"), "--data", small, "--limit", 16, *settings)
+    result = danseo(*command, "--select-on", "dev")
+    assert result.code == 0, result.err
+    assert "SELECTED ON THE REPORTED SET" in result.out
+
+
+# Every family and kind
+
+TASK_OF_KIND = ("ynat", "re", "sts", "ner", "dp", "mrc", "wos")
+STOCK = {
+    "ynat": "AutoModelForSequenceClassification",
+    "re": "AutoModelForSequenceClassification",
+    "sts": "AutoModelForSequenceClassification",
+    "ner": "AutoModelForTokenClassification",
+    "mrc": "AutoModelForQuestionAnswering",
+}
+
+
+def fitted(task: str, folder: Path, sample: Path, root: Path, **settings) -> tuple[Encoder, Run, list]:
+    """A model after three steps, its saved run, and the dev examples."""
+    config = quick_config(task, folder, **{"max_length": 128, "evaluations": 1, **settings})
+    run, dev = Run(root / "run"), read_split(sample, task, "dev", 10)
+    model = Encoder(config, TASKS[task], Workers("cpu"))
+    model.prepare(read_split(sample, task, "train", 24), dev)
+    run.start(config)
+    model.fit(run, lambda step, progress: None, lambda note: None)
+    return model, run, dev
+
+
+@pytest.mark.parametrize("task", TASK_OF_KIND)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_learns_saves_and_comes_back_for_every_kind(sample, encoder, tmp_path, family, task):
+    model, run, dev = fitted(task, encoder(family), sample, tmp_path)
+    predictions = model.predict_dev()
+    model.save(run)
+    again = load_model(run, "cpu").predict(dev)
+    assert again == predictions
+    assert not list((run.path / "model").glob("*.bin"))
+    if task in STOCK:
+        auto = getattr(transformers, STOCK[task])
+        stock, report = auto.from_pretrained(run.path / "model", output_loading_info=True)
+        assert not report["missing_keys"], "a stock class finds all of its weights"
+        assert not report["unexpected_keys"]
+        for name, weights in model.network.model.state_dict().items():
+            assert torch.equal(weights, stock.state_dict()[name]), name
+
+
+# KLUE's own checkpoints
+
+
+def test_a_roberta_with_bert_pieces_gets_no_segment_ids(sample, encoder, tmp_path):
+    """KLUE's RoBERTa: BERT's tokenizer says segment 1 for a second text, but the body has one segment only."""
+    folder = shutil.copytree(encoder("roberta"), tmp_path / "klue-roberta")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings |= {"tokenizer_class": "BertTokenizer", "model_input_names": ["input_ids", "token_type_ids"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.get)) + "\n", "utf-8")
+    assert json.loads((folder / "config.json").read_text())["type_vocab_size"] == 1
+    model, _, dev = fitted("sts", folder, sample, tmp_path)
+    assert type(model.network.model).__name__ == "RobertaForSequenceClassification"
+    assert "BertTokenizer" in type(model.kind.pieces.tokenizer).__name__
+    assert {1} <= set(model.dev_features[0].segments), "the pieces do have segments"
+    batch = model.network.collate(model.dev_features[:4], model.kind, with_gold=False)
+    assert "segments" not in batch
+    assert len(model.predict_dev()) == len(dev)
+
+
+def test_a_bert_gets_its_segment_ids(sample, encoder, tmp_path):
+    model, *_ = fitted("sts", encoder("bert"), sample, tmp_path)
+    batch = model.network.collate(model.dev_features[:4], model.kind, with_gold=False)
+    assert set(batch["segments"].unique().tolist()) == {0, 1}
+    other = {**batch, "segments": torch.zeros_like(batch["segments"])}
+    model.network.eval()
+    with torch.no_grad():
+        assert not torch.equal(model.network(batch)["logits"], model.network(other)["logits"])
+
+
+# Failures in one line
+
+
+def complaint_of(small: Path, tmp_path: Path, model: object, **options) -> str:
+    with pytest.raises(DanseoError) as caught:
+        run_experiment(quick_config("ynat", model, limit=16), small, tmp_path / "runs", quiet=True, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_pickled_weights_are_never_loaded(small, encoder, tmp_path):
+    folder = shutil.copytree(encoder("bert"), tmp_path / "old")
+    (folder / "model.safetensors").unlink()
+    torch.save({"embeddings": torch.zeros(1)}, folder / "pytorch_model.bin")
+    complaint = complaint_of(small, tmp_path, folder)
+    assert complaint == f"{folder} has no safetensors weights; convert them (danseo never loads pickles)"
+
+
+def test_a_model_that_is_nowhere(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "no/such-model" in complaint_of(small, tmp_path, "no/such-model")
+    assert "nowhere" in complaint_of(small, tmp_path, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "not a checkpoint folder" in complaint_of(small, tmp_path, tmp_path / "empty")
+
+
+def test_a_device_that_is_not_there(small, encoder, tmp_path):
+    assert "device banana cannot be used" in complaint_of(small, tmp_path, encoder("bert"), device="banana")
+
+
+def test_failures_on_the_command_line_are_one_line(small, tmp_path, danseo):
+    result = danseo("train", "ynat", "-m", tmp_path / "nowhere", "--data", small)
+    assert result.code == 2
+    assert "nowhere" in result.complaint
+
+
+def test_a_disk_that_fills_up_while_the_model_is_saved(small, encoder, tmp_path, monkeypatch):
+    config = quick_config("ynat", encoder("bert"), limit=16)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched, pytest.raises(WorkFailed, match="No space left on device") as caught:
+        patched.setattr(encoder_model, "save_network", full)
+        run_experiment(config, small, tmp_path, quiet=True)
+    assert "\n" not in str(caught.value)
+    assert run_experiment(config, small, tmp_path, quiet=True).is_finished
+
+
+def test_a_setting_that_names_no_metric(small, encoder, tmp_path):
+    config = quick_config("ynat", encoder("bert"), limit=16, monitor="ynat/f2")
+    with pytest.raises(DanseoError, match="train.monitor = ynat/f2: ynat has ynat/macro_f1"):
+        run_experiment(config, small, tmp_path, quiet=True)

@@ -1,0 +1,112 @@
+"""Several processes: as one process would do it, on two that talk through 127.0.0.1."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from danseo.errors import DanseoError  # noqa: E402
+from danseo.experiment import run_experiment  # noqa: E402
+from danseo.recipes import configured  # noqa: E402
+from danseo.training.workers import Workers  # noqa: E402
+from tests.tiny import QUICK, read_split  # noqa: E402
+
+# 121 examples in batches of 8: the last batch has one example, so that a process goes without.
+SETTINGS = {**QUICK, "limit": 121, "epochs": 6, "learning_rate": 2e-3, "evaluations": 1}
+
+
+def rank_of(rank: int, world: int) -> Workers:
+    """One of several processes, as far as sharing goes."""
+    workers = Workers("cpu")
+    workers.rank, workers.world = rank, world
+    return workers
+
+
+@pytest.mark.parametrize(("count", "world"), [(10, 2), (11, 3), (1, 2), (0, 2)])
+def test_shares_cover_everything_once(monkeypatch, count, world):
+    shares = [rank_of(rank, world).share(range(count)) for rank in range(world)]
+    assert sorted(item for share in shares for item in share) == list(range(count))
+
+    def exchange(parts, own):
+        parts[:] = shares
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", exchange)
+    assert rank_of(0, world).gathered(shares[0]) == list(range(count))
+
+
+@pytest.mark.parametrize("name", ["banana", "cuda:99", "cpu cpu"])
+def test_a_device_that_is_not_there_is_one_line(name):
+    with pytest.raises(DanseoError, match=f"device {name} cannot be used: .+") as caught:
+        Workers(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The run directories of the same settings on one process and on two."""
+    folder = tmp_path_factory.mktemp("workers")
+    settings = [f"--set={key}={value}" for key, value in SETTINGS.items()]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    command = ["train", "ynat", "-m", bert, "--data", sample, "--runs", folder / "two", "--device", "cpu", *settings]
+    process = subprocess.Popen(
+        [sys.executable, *launcher, "-m", "danseo", *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DANSEO_CACHE": str(folder / "cache")},
+    )
+    one = run_experiment(
+        configured("ynat", str(bert), "default", SETTINGS), sample, folder / "one", device="cpu", quiet=True
+    )  # meanwhile
+    words, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, words
+    (two,) = (folder / "two").iterdir()
+    return one.path, two
+
+
+def read_lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def read_json(path: Path) -> dict:
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_two_processes_lose_and_double_nothing(one_and_two, sample):
+    guids = [example.guid for example in read_split(sample, "ynat", "dev")]
+    for run in one_and_two:
+        assert [line["guid"] for line in read_lines(run / "predictions" / "dev.jsonl")] == guids
+
+
+def test_two_processes_answer_as_one(one_and_two):
+    one, two = (read_lines(run / "predictions" / "dev.jsonl") for run in one_and_two)
+    assert len({line["answer"] for line in one}) > 2, "the model should have learned something to disagree about"
+    assert [line["answer"] for line in one] == [line["answer"] for line in two]
+    for mine, theirs in zip(one, two, strict=True):
+        assert mine["probabilities"] == pytest.approx(theirs["probabilities"], abs=1e-3)
+
+
+def test_two_processes_score_as_one(one_and_two):
+    one, two = (read_json(run / "scores.json") for run in one_and_two)
+    for split in ("report", "dev"):
+        for mine, theirs in zip(one["scores"][split], two["scores"][split], strict=True):
+            assert mine["value"] == pytest.approx(theirs["value"], abs=1e-3)
+    losses = [[line["loss"] for line in read_lines(run / "log.jsonl")] for run in one_and_two]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
+def test_two_processes_count_their_pieces_together(one_and_two):
+    one, two = (read_json(run / "environment.json") for run in one_and_two)
+    assert (one["processes"], two["processes"]) == (1, 2)
+    assert 0 <= two["padding_share"] < 0.5
+    assert two["data"] == one["data"]
+    assert one_and_two[0].name == one_and_two[1].name
