@@ -121,6 +121,13 @@ def test_assignments_become_values_of_the_right_type(assignment, value):
         ("schedule=linera", "train.schedule = 'linera': should be one of linear, cosine, constant"),
         ("precision=fp16", "should be one of auto, bf16, fp32"),
         ("schedule=none", "should be one of linear"),
+        ("batch_size=0", "train.batch_size = 0: should be above 0"),
+        ("epochs=0", "train.epochs = 0.0: should be above 0"),
+        ("epochs=inf", "should be above 0"),
+        ("learning_rate=nan", "train.learning_rate = nan: should be 0 or more"),
+        ("limit=-5", "limit = -5: should be 0 or more"),
+        ("patience=-1", "should be 0 or more"),
+        ("warmup=1.5", "train.warmup = 1.5: should be from 0 to 1"),
     ],
 )
 def test_a_wrong_value_says_what_is_due(assignment, complaint):

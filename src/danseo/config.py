@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import math
 import textwrap
 import tomllib
 from collections.abc import Mapping
@@ -124,6 +125,15 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
+_POSITIVE = (  # where 0 makes no sense
+    "train.epochs train.batch_size train.batch_tokens head.max_length head.stride head.question_length "
+    "head.answer_length head.best head.arc_size head.relation_size head.value_length"
+).split()
+_SHARES = (
+    "train.warmup train.beta2 train.layer_decay train.label_smoothing train.ema head.head_dropout head.teacher_forcing"
+).split()
+
+
 @cache
 def setting_help(cls: type) -> dict[str, str]:
     """Field -> the text below it."""
@@ -185,7 +195,17 @@ def _literal(text: str) -> Any:
 
 
 def checked(name: str, value: Any) -> Any:
-    """The value in the type of the setting, or an error that says what is due."""
+    """The value in the type and range of the setting, or an error that says what is due."""
+    value = _typed(name, value)
+    if isinstance(value, int | float) and name != "seed":
+        if not (math.isfinite(value) and value >= 0) or (value == 0 and name in _POSITIVE):
+            raise DanseoError(f"{name} = {value}: should be {'above 0' if name in _POSITIVE else '0 or more'}")
+        if value > 1 and name in _SHARES:
+            raise DanseoError(f"{name} = {value}: should be from 0 to 1")
+    return value
+
+
+def _typed(name: str, value: Any) -> Any:
     cls, attribute = setting_paths()[name]
     hint = get_type_hints(cls)[attribute]
     if get_origin(hint) is Literal:

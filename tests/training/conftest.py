@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.tiny import quick_config, read_split, tiny_encoder  # noqa: E402
+from tests.tiny import quick_config, read_split, tiny_encoder
 
 
 @pytest.fixture(scope="session")

@@ -76,8 +76,10 @@ def test_ema_keeps_a_share_of_the_old_average():
 def test_swapping_shows_the_average_and_restores_every_bit():
     network, average, snapshots = trained(TrainConfig(swa_start=1), 20)
     kept = {name: weights.clone() for name, weights in average.weights.items()}
-    with pytest.raises(KeyError), average.swapped_into(network):
+    with average.swapped_into(network):
         assert_close(weights_of(network), kept)
+    assert all(torch.equal(value, snapshots[-1][name]) for name, value in weights_of(network).items())
+    with pytest.raises(KeyError), average.swapped_into(network):
         raise KeyError
     assert all(torch.equal(value, snapshots[-1][name]) for name, value in weights_of(network).items())
     assert all(torch.equal(value, kept[name]) for name, value in average.weights.items())
