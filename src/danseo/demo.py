@@ -15,7 +15,7 @@ from danseo.tables import Table, to_markdown
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 
-# A small encoder with random weights has to learn everything here, so it learns faster and longer than a pretrained one.
+# A small encoder with random weights has to learn everything, so it learns faster and longer than a pretrained one.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "ynat": {"epochs": 8},
     "sts": {"epochs": 8},
@@ -43,7 +43,7 @@ def run_demo(
         on_note(f"[{number}/{len(tasks)}] {task.short}: {task.title}")
         rows.append(_row(task, encoder, sample, folder / "runs"))
     columns = ("task", "metric", "n", "encoder", "95 % interval", "majority", "linear", "seconds", "beats majority")
-    note = "the built-in sample, all of dev; the checkpoint was picked on the select half of dev; scores say nothing about KLUE"
+    note = "all of dev of the built-in sample, checkpoint picked on its select half; scores say nothing about KLUE"
     table = Table("danseo demo: a small encoder from scratch", columns, rows, note)
     write_atomically(folder / "scores.md", to_markdown(table))
     return table

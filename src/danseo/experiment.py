@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,20 @@ from danseo.tasks.task import Task
 _VERSIONS = ("numpy", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "scikit-learn")
 
 
+@dataclass(frozen=True)
+class Job:
+    """All that a run starts from."""
+
+    config: RunConfig
+    task: Task
+    train: Sequence[Any]
+    dev: Sequence[Any]
+    run: Run
+    hashes: dict[str, str]
+    device: str | None = None
+    quiet: bool = False
+
+
 def run_experiment(
     config: RunConfig, root: Path, runs: Path, *, device: str | None = None, quiet: bool = False, force: bool = False
 ) -> Run:
@@ -39,10 +54,9 @@ def run_experiment(
     if run.is_finished:
         return run
     train, dev = (task.read(files[split]) for split in ("train", "dev"))
-    train = train[: config.limit] if config.limit else train
-    work = run_floor if config.model in FLOORS else run_encoder
+    job = Job(config, task, train[: config.limit or None], dev, run, hashes, device, quiet)
     try:
-        work(config, task, train, dev, run, hashes, device, quiet)
+        run_floor(job) if config.model in FLOORS else run_encoder(job)
     except DanseoError as error:
         run.fail(str(error))
         raise
@@ -55,85 +69,49 @@ def identity_of(config: RunConfig, hashes: dict[str, str]) -> dict[str, str]:
     return {**hashes, **({"model": folder_identity(folder)} if folder.is_dir() else {})}
 
 
-def run_floor(
-    config: RunConfig,
-    task: Task,
-    train: Sequence[Any],
-    dev: Sequence[Any],
-    run: Run,
-    hashes: dict[str, str],
-    device: str | None,
-    quiet: bool,
-) -> None:
+def run_floor(job: Job) -> None:
     """A run of a model that needs no encoder."""
     started = time.perf_counter()
-    model = make_floor(config.model, task)
-    run.start(config)
-    model.fit(train, config.seed)
-    predictions = model.predict(dev)
-    model.save(run.path / "model")
-    seconds = time.perf_counter() - started
-    finish(config, task, dev, predictions, run, environment(hashes, "cpu", seconds), {})
+    model = make_floor(job.config.model, job.task)
+    job.run.start(job.config)
+    model.fit(job.train, job.config.seed)
+    predictions = model.predict(job.dev)
+    model.save(job.run.path / "model")
+    finish(job, predictions, environment(job.hashes, "cpu", time.perf_counter() - started), {})
 
 
-def run_encoder(
-    config: RunConfig,
-    task: Task,
-    train: Sequence[Any],
-    dev: Sequence[Any],
-    run: Run,
-    hashes: dict[str, str],
-    device: str | None,
-    quiet: bool,
-) -> None:
+def run_encoder(job: Job) -> None:
     """A run of a fine-tuned encoder."""
     from danseo.models.encoder.model import Encoder
     from danseo.training.workers import Workers
 
-    workers = Workers(device)
-    model = Encoder(config, task, workers)
-    cost = model.prepare(train, dev)
-    with TrainingProgress(run.path.name, quiet=quiet or not workers.is_first) as progress:
+    workers = Workers(job.device)
+    model = Encoder(job.config, job.task, workers)
+    cost = model.prepare(job.train, job.dev)
+    with TrainingProgress(job.run.path.name, quiet=job.quiet or not workers.is_first) as progress:
         if workers.is_first:
-            run.start(config)
-            run.write_json("preflight.json", cost.as_dict())
+            job.run.start(job.config)
+            job.run.write_json("preflight.json", cost.as_dict())
             progress.note(cost.line())
         workers.wait()
-        fitted = model.fit(run, progress.step, progress.note)
+        fitted = model.fit(job.run, progress.step, progress.note)
         predictions = model.predict_dev()
     if workers.is_first:
-        model.save(run)
-        model.save_probabilities(run)
-        facts = {
-            "pieces_per_second": fitted.pieces / max(1e-9, fitted.seconds),
-            "padded_pieces_per_second": fitted.padded / max(1e-9, fitted.seconds),
-            "padding_share": 1 - fitted.pieces / max(1, fitted.padded),
-            "precision": model.gear.precision if model.gear else None,
-            "attention": model.gear.attention if model.gear else None,
-            "processes": workers.world,
-            "frozen_parameters": model.frozen,
-            "parameters": sum(p.numel() for p in model.network.parameters()),
-        }
-        surroundings = environment(hashes, str(workers.device), fitted.seconds) | facts
+        model.save(job.run)
+        model.save_probabilities(job.run)
+        surroundings = environment(job.hashes, str(workers.device), fitted.seconds) | model.facts(fitted)
         best = {"monitor": model.monitor, "best_step": fitted.best_step, "steps": fitted.step}
-        finish(config, task, dev, predictions, run, surroundings, best | {"preflight": cost.as_dict()})
+        finish(job, predictions, surroundings, best | {"preflight": cost.as_dict()})
     workers.wait()
 
 
-def finish(
-    config: RunConfig,
-    task: Task,
-    dev: Sequence[Any],
-    predictions: Sequence[Prediction],
-    run: Run,
-    surroundings: dict[str, Any],
-    facts: dict[str, Any],
-) -> None:
+def finish(job: Job, predictions: Sequence[Prediction], surroundings: dict[str, Any], facts: dict[str, Any]) -> None:
     """Predictions, surroundings, and the scores last: their presence means the run is whole."""
-    run.write_predictions("dev", predictions)
-    run.write_json("environment.json", surroundings)
-    run.write_json("scores.json", score_halves(task, dev, predictions, config.train.select_on) | facts)
-    run.tidy()
+    job.run.write_predictions("dev", predictions)
+    job.run.write_json("environment.json", surroundings)
+    scores = score_halves(job.task, job.dev, predictions, job.config.train.select_on)
+    job.run.write_json("scores.json", scores | facts)
+    job.run.tidy()
 
 
 def score_halves(

@@ -80,6 +80,19 @@ class Encoder:
         fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, run)
         return fitting.run_to_end(lambda: self._headline(engine, *chosen), on_step)
 
+    def facts(self, fitted: Progress) -> dict[str, Any]:
+        """How the fitting went, for the record."""
+        return {
+            "pieces_per_second": fitted.pieces / max(1e-9, fitted.seconds),
+            "padded_pieces_per_second": fitted.padded / max(1e-9, fitted.seconds),
+            "padding_share": 1 - fitted.pieces / max(1, fitted.padded),
+            "precision": self.gear.precision if self.gear else None,
+            "attention": self.gear.attention if self.gear else None,
+            "processes": self.workers.world,
+            "frozen_parameters": self.frozen,
+            "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
+        }
+
     def _engine(self, run: Run | None = None, on_note: Callable[[str], None] = lambda note: None) -> Engine:
         if self.gear is None:
             self.network.to(self.workers.device)
