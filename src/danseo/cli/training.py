@@ -1,5 +1,6 @@
 """danseo train, predict, eval, runs and settings: runs and what becomes of them."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,8 @@ def train_command(
     encoder = encoder_facts(model, recipe, bool(named.get("trust_remote_code")))
     config = configured(task.name, model, recipe, chosen, encoder)
     run = run_experiment(config, data_root(data_dir), runs, device=device, quiet=as_json, force=force)
-    show(run_tables(run), as_json, run_document(run))
+    if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
+        show(run_tables(run), as_json, run_document(run))
 
 
 @click.command("eval")
