@@ -23,14 +23,14 @@ ROOT = Path(__file__).parents[1]
 SIZE = Size(layers=4, hidden=256, heads=4, vocabulary=16000, positions=512)
 COMMON = {"learning_rate": 5e-4, "evaluations": 2, "head_learning_rate": None}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "ynat": {"epochs": 3},
-    "sts": {"epochs": 6},
-    "nli": {"epochs": 5},
-    "ner": {"epochs": 12},
-    "re": {"epochs": 4},
-    "dp": {"epochs": 15},
-    "mrc": {"epochs": 3, "max_length": 384},
-    "wos": {"epochs": 6, "max_length": 256},
+    "ynat": {"epochs": 2},
+    "sts": {"epochs": 3},
+    "nli": {"epochs": 3},
+    "ner": {"epochs": 10},
+    "re": {"epochs": 2},
+    "dp": {"epochs": 12},
+    "mrc": {"epochs": 2, "max_length": 384},
+    "wos": {"epochs": 4, "max_length": 256},
 }
 
 
