@@ -18,13 +18,13 @@ from danseo.tasks.task import Task
 # A small encoder with random weights has to learn everything, so it learns faster and longer than a pretrained one.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "ynat": {"epochs": 8},
-    "sts": {"epochs": 8},
+    "sts": {"epochs": 6},
     "nli": {"epochs": 12},
     "ner": {"epochs": 12},
     "re": {"epochs": 12},
     "dp": {"epochs": 5},
-    "mrc": {"epochs": 6},
-    "wos": {"epochs": 8},
+    "mrc": {"epochs": 4},
+    "wos": {"epochs": 5},
 }
 _COMMON = {"learning_rate": 1e-3, "evaluations": 1, "warmup": 0.1, "weight_decay": 0.01}
 

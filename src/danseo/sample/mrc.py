@@ -13,7 +13,7 @@ from typing import Any
 from danseo.sample.korean import with_particle
 from danseo.sample.templates import fill
 
-_PASSAGES = {"train": 115, "dev": 40}
+_PASSAGES = {"train": 300, "dev": 40}
 _UNANSWERABLE = {3: (1,), 4: (1,), 5: (1, 2)}  # questions of a passage: how many of them have no answer
 _SLOT = re.compile(r"\{(\w+)(?::([^}]+))?\}")
 _COUNTED = re.compile(r"([\d,]+)(년|명|개|곳|점|권|승|분|시간|미터|킬로미터|원|만 원|가구|살)")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from danseo.sample.templates import belongs, draw, fill, slots
 
-_SIZES = {"train": 560, "dev": 140}
+_SIZES = {"train": 2000, "dev": 140}
 
 # Words of both splits | of train | of dev.
 _WORDS = {

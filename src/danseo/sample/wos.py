@@ -13,7 +13,7 @@ from danseo.sample.templates import fill
 
 _T = TypeVar("_T")
 
-_SIZES = {"train": 84, "dev": 30}
+_SIZES = {"train": 300, "dev": 30}
 _CHANGE_RATE = 0.4
 
 # --- values: of train, of dev -----------------------------------------------------------------------------
