@@ -62,7 +62,7 @@ def train_tokenizer(texts: Iterable[str], family: str, size: Size) -> Any:
             vocab_size=size.vocabulary, special_tokens=list(SPECIALS), show_progress=False, limit_alphabet=4000
         )
     tokenizer.train_from_iterator(texts, trainer)
-    if family != "xlm-roberta":  # the trainer finds the same pieces every time, but numbers ties at random
+    if family != "xlm-roberta":  # the trainer numbers pieces at random; ours are sorted
         pieces = [*SPECIALS, *sorted(set(tokenizer.get_vocab()) - set(SPECIALS))]
         tokenizer.model = models.WordPiece({piece: k for k, piece in enumerate(pieces)}, unk_token="[UNK]")
     tokenizer.post_processor = processors.TemplateProcessing(
