@@ -1,18 +1,21 @@
 """Score a run again: from its saved predictions, or by asking its model about other examples."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from danseo.baselines import NAMES, baseline
 from danseo.data import data_root, require_file
 from danseo.details import details as detail_tables
 from danseo.errors import DanseoError
 from danseo.models.load import load_model
 from danseo.predictions import read_predictions
 from danseo.reading import content_sha256
+from danseo.records import Prediction
 from danseo.runs.directory import Run
-from danseo.scoresheet import ScoreSheet
+from danseo.scoresheet import ScoreSheet, baseline_scores
 from danseo.scoring import score
 from danseo.tasks import get_task
+from danseo.tasks.task import Task
 
 
 def open_run(path: Path) -> Run:
@@ -30,17 +33,8 @@ def evaluate_run(
     task = get_task(run.config.task)
     gold = file or require_file(task, split, data_root(data_dir))
     examples = task.read(gold)
-    saved = run.predictions_path("dev")
-    skip: list[str] = []
-    if saved.is_file() and content_sha256(gold) == _dev_hash(run):
-        skip = [] if _has_probabilities(saved) else list(task.needs_probabilities)
-        predictions = read_predictions(saved, task, examples, skip=skip)
-        source = saved
-    else:
-        predictions = load_model(run, device).predict(examples)
-        skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
-        source = run.path / "model"
-    floors = {name: score(task, examples, baseline(name, task, examples), rounds=0, skip=skip) for name in NAMES}
+    source, predictions = _answers(run, task, gold, examples, device)
+    skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
     return ScoreSheet(
         task,
         gold,
@@ -48,9 +42,19 @@ def evaluate_run(
         examples=len(examples),
         n=len(examples),
         scores=score(task, examples, predictions, skip=skip),
-        baselines={name: {s.id: s.value for s in values} for name, values in floors.items()},
+        baselines=baseline_scores(task, examples, skip),
         details=detail_tables(task, examples, predictions) if details else [],
     )
+
+
+def _answers(
+    run: Run, task: Task, gold: Path, examples: Sequence[Any], device: str | None
+) -> tuple[Path, list[Prediction]]:
+    """The saved predictions where they answer this file, else those of the run's model."""
+    saved = run.predictions_path("dev")
+    if saved.is_file() and content_sha256(gold) == _dev_hash(run):
+        return saved, read_predictions(saved, task, examples, skip=task.needs_probabilities)
+    return run.path / "model", load_model(run, device).predict(examples)
 
 
 def _dev_hash(run: Run) -> str | None:
@@ -59,8 +63,3 @@ def _dev_hash(run: Run) -> str | None:
         return None
     hashes: dict[str, str] = run.read_json("environment.json")["data"]
     return next((sha for name, sha in hashes.items() if "dev" in name or "validation" in name), None)
-
-
-def _has_probabilities(path: Path) -> bool:
-    with path.open(encoding="utf-8") as file:
-        return '"probabilities"' in file.readline()

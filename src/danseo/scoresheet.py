@@ -86,20 +86,28 @@ def score_file(
     answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped)
     chosen = only_answered(examples, answered)
     extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
-    scores = score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra)
-    floors = {
-        name: score(task, chosen, baseline(name, task, chosen, seed=seed), rounds=0, skip=skipped) for name in NAMES
-    }
     return ScoreSheet(
         task,
         gold,
         predictions,
         examples=len(examples),
         n=len(chosen),
-        scores=scores,
-        baselines={name: {s.id: s.value for s in values} for name, values in floors.items()},
+        scores=score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra),
+        baselines=baseline_scores(task, chosen, skipped, seed),
         details=detail_tables(task, chosen, answered) if details else [],
     )
+
+
+def baseline_scores(
+    task: Task, examples: Sequence[Any], skip: Sequence[str], seed: int = 0
+) -> dict[str, dict[str, float]]:
+    """Baseline -> metric -> score, on the same examples."""
+    return {
+        name: {
+            s.id: s.value for s in score(task, examples, baseline(name, task, examples, seed=seed), rounds=0, skip=skip)
+        }
+        for name in NAMES
+    }
 
 
 def only_answered(examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Any]:
