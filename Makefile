@@ -1,4 +1,4 @@
-# make install | demo | test | check | bench | proof   (each sets up .venv first, once)
+# make install | demo | test | check | bench | bench-training | proof   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test check format bench proof clean
+.PHONY: install demo test check format bench bench-training proof clean
 
 install: $(STAMP)
 
@@ -33,6 +33,10 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python bench/scoring.py
+
+# Slow, about 15 minutes: fine-tuning speed against the usual ways.
+bench-training: $(STAMP)
+	@$(BIN)/python bench/training.py
 
 # Slow: fine-tunes a small encoder on the real data of all eight tasks, and prints one table.
 proof: $(STAMP)

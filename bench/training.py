@@ -1,6 +1,6 @@
 """Speed of fine-tuning and evaluation against the usual ways, interleaved in one run, one thread.
 
-    python bench/training.py [--data DIR] [--seconds N]
+    python bench/training.py [--data DIR] [--tasks ner nli] [--rounds N]
 
 A random RoBERTa of 6 layers × 768 tags real KLUE-NER sentences and labels real KLUE-NLI pairs.
 """
@@ -35,7 +35,7 @@ from danseo.training.workers import Workers
 
 ROOT = Path(__file__).parents[1]
 SIZE = Size(layers=6, hidden=768, heads=12, vocabulary=32000, positions=512)
-BATCH, STEPS, ROUNDS = 32, 2, 3
+BATCH, STEPS = 32, 2
 
 
 @dataclass
@@ -164,12 +164,12 @@ def eval_ways(bench: Bench, count: int) -> dict[str, Callable[[], float]]:
     return {"danseo": danseo, "arrival order, fp32": usual}
 
 
-def interleaved(ways: dict[str, Callable[[], float]]) -> dict[str, float]:
+def interleaved(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """The median speed of each way, all ways in turn."""
     for way in ways.values():
         way()
     speeds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, way in ways.items():
             speeds[name].append(way())
     return {name: statistics.median(values) for name, values in speeds.items()}
@@ -204,6 +204,8 @@ TARGETS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "klue")
+    parser.add_argument("--tasks", nargs="*", default=["ner", "nli"], choices=["ner", "nli"])
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if not options.data.is_dir():
         sys.exit(f"bench: the real KLUE files are not in {options.data}; name their folder with --data")
@@ -216,10 +218,10 @@ def main() -> None:
             example.text for name in ("ner", "nli") for example in data.load(get_task(name), "train", options.data)
         ]
         encoder = make_encoder(Path(folder), texts, "roberta", SIZE)
-        for name in ("ner", "nli"):
+        for name in options.tasks:
             bench = make_bench(name, options.data, encoder, workers)
             for what, ways in (("training", train_ways(bench, "auto")), ("evaluation", eval_ways(bench, 192))):
-                speeds = interleaved(ways)
+                speeds = interleaved(ways, options.rounds)
                 for way, speed in speeds.items():
                     ratio = speeds["danseo"] / speed
                     target = TARGETS.get(way)
