@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from danseo import __version__
-from danseo.cli import data, scoring, training
+from danseo.cli import data, ensembles, masked, scoring, sweeps, training
 from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.errors import DanseoError
 
@@ -27,8 +27,10 @@ def cli(context: click.Context) -> None:
     help_alone(context)
 
 
-for command in (data.data, *scoring.COMMANDS, *training.COMMANDS):
-    cli.add_command(command)
+for room in (scoring, training, sweeps, ensembles, masked):
+    for command in room.COMMANDS:
+        cli.add_command(command)
+cli.add_command(data.data)
 
 
 @cli.command("tasks")
