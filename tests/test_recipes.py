@@ -62,7 +62,7 @@ ENCODERS = {
     "klue/roberta-large": (SimpleNamespace(model_type="roberta", hidden_size=1024), LARGE),
     "koelectra": (SimpleNamespace(model_type="electra", hidden_size=768), BASE),
 }
-FILES = sorted(recipe_folder().rglob("*.toml"))
+FILES = sorted(path for name in ("default", "official") for path in (recipe_folder() / name).glob("*.toml"))
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -6,12 +6,12 @@ import json
 import math
 import textwrap
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from danseo.errors import DanseoError
 from danseo.reading import quote, read_text
@@ -54,7 +54,7 @@ class TrainConfig:
     batch_size: int = 32
     """Examples per optimiser step, over all processes."""
     batch_tokens: int = 8192
-    """Most padded pieces on a device at a time; a larger batch is worked off in parts."""
+    """Most padded pieces on a device at a time (on a CPU never above 1024); a larger batch is worked off in parts."""
     learning_rate: float = 5e-5
     """Peak rate, reached when the warm-up ends."""
     head_learning_rate: float | None = None
@@ -97,6 +97,8 @@ class TrainConfig:
     """Steps between the averaged weights; 0 takes those at the end of each epoch."""
     swa_learning_rate: float | None = None
     """Constant rate while averaging; None keeps the schedule."""
+    swa_include: Literal["all", "encoder"] = "all"
+    """What is averaged: all that learns, or the encoder without its head."""
     ema: float = 0.0
     """Share of the old average that each step keeps, such as 0.999; 0 does not average."""
     select_on: Literal["select", "dev"] = "select"
@@ -125,7 +127,9 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
-_POSITIVE = (  # where 0 makes no sense
+Config = TypeVar("Config")
+"""RunConfig, or the config of another command that declares its settings in the same way."""
+_POSITIVE = (  # where 0 makes no sense; the configs of other commands add theirs as POSITIVE
     "train.epochs train.batch_size train.batch_tokens head.max_length head.stride head.question_length "
     "head.answer_length head.best head.arc_size head.relation_size head.value_length"
 ).split()
@@ -148,37 +152,38 @@ def setting_help(cls: type) -> dict[str, str]:
 
 
 @cache
-def setting_paths() -> dict[str, tuple[type, str]]:
-    """Every setting by its full name, train.learning_rate, with its class and field."""
+def setting_paths(cls: type = RunConfig) -> dict[str, tuple[type, str]]:
+    """Every setting of a config by its full name, train.learning_rate, with its class and field."""
     paths: dict[str, tuple[type, str]] = {}
-    for place in fields(RunConfig):
-        section = {"head": HeadConfig, "train": TrainConfig}.get(place.name)
-        if section is None:
-            paths[place.name] = (RunConfig, place.name)
-        else:
-            paths |= {f"{place.name}.{inner.name}": (section, inner.name) for inner in fields(section)}
+    for place in fields(cls):
+        section = get_type_hints(cls)[place.name]
+        if not is_dataclass(section):
+            paths[place.name] = (cls, place.name)
+            continue
+        inner = (each.name for each in fields(section) if each.name not in place.metadata.get("without", ()))
+        paths |= {f"{place.name}.{name}": (section, name) for name in inner}  # type: ignore[misc]
     return paths
 
 
-def full_name(key: str) -> str:
+def full_name(key: str, cls: type = RunConfig) -> str:
     """The full name of a setting; the section may be left out. An unknown key is an error naming the nearest."""
-    paths = setting_paths()
+    paths = setting_paths(cls)
     matches = [path for path in paths if path == key or path.split(".")[-1] == key]
     if matches:
         return matches[0]
     short = {path.split(".")[-1]: path for path in paths}
     near = get_close_matches(key, [*paths, *short], 1, cutoff=0.4)
     hint = f"did you mean {short.get(near[0], near[0])}? " if near else ""
-    raise DanseoError(f"unknown setting {key!r}; {hint}`danseo settings` lists all")
+    raise DanseoError(f"unknown setting {key!r}; {hint}`{getattr(cls, 'LISTED_BY', 'danseo settings')}` lists all")
 
 
-def parse_setting(assignment: str) -> tuple[str, Any]:
+def parse_setting(assignment: str, cls: type = RunConfig) -> tuple[str, Any]:
     """A --set key=value as full name and value."""
     key, equals, text = assignment.partition("=")
     if not equals:
         raise DanseoError(f"--set {assignment}: write key=value, such as learning_rate=3e-5")
-    name = full_name(key.strip())
-    return name, checked(name, _literal(text.strip()))
+    name = full_name(key.strip(), cls)
+    return name, checked(name, _literal(text.strip()), cls)
 
 
 def _literal(text: str) -> Any:
@@ -194,19 +199,20 @@ def _literal(text: str) -> Any:
     return text
 
 
-def checked(name: str, value: Any) -> Any:
+def checked(name: str, value: Any, cls: type = RunConfig) -> Any:
     """The value in the type and range of the setting, or an error that says what is due."""
-    value = _typed(name, value)
+    value = _typed(name, value, cls)
     if isinstance(value, int | float) and name != "seed":
-        if not (math.isfinite(value) and value >= 0) or (value == 0 and name in _POSITIVE):
-            raise DanseoError(f"{name} = {value}: should be {'above 0' if name in _POSITIVE else '0 or more'}")
-        if value > 1 and name in _SHARES:
+        is_positive = name in _POSITIVE or name in getattr(cls, "POSITIVE", ())
+        if not (math.isfinite(value) and value >= 0) or (value == 0 and is_positive):
+            raise DanseoError(f"{name} = {value}: should be {'above 0' if is_positive else '0 or more'}")
+        if value > 1 and (name in _SHARES or name in getattr(cls, "SHARES", ())):
             raise DanseoError(f"{name} = {value}: should be from 0 to 1")
     return value
 
 
-def _typed(name: str, value: Any) -> Any:
-    cls, attribute = setting_paths()[name]
+def _typed(name: str, value: Any, config: type) -> Any:
+    cls, attribute = setting_paths(config)[name]
     hint = get_type_hints(cls)[attribute]
     if get_origin(hint) is Literal:
         if value is None:
@@ -227,29 +233,32 @@ def _typed(name: str, value: Any) -> Any:
     raise DanseoError(f"{name} = {quote(value)}: should be {due}")
 
 
-def with_settings(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     """The config with some settings changed, by full or short name."""
+    changed: Any = config
     for key, value in settings.items():
-        name = full_name(key)
+        name = full_name(key, type(config))
         section, _, inner = name.rpartition(".")
-        value = checked(name, value)
-        config = (
-            replace(config, **{section: replace(getattr(config, section), **{inner: value})})
+        value = checked(name, value, type(config))
+        changed = (
+            replace(changed, **{section: replace(getattr(changed, section), **{inner: value})})
             if section
-            else replace(config, **{name: value})
+            else replace(changed, **{name: value})
         )
-    return config
+    result: Config = changed
+    return result
 
 
-def flat(config: RunConfig) -> dict[str, Any]:
+def flat(config: Any) -> dict[str, Any]:
     """Every setting by its full name."""
+    cls: Any = type(config)
     return {
         name: getattr(getattr(config, name.split(".")[0]), name.split(".")[1]) if "." in name else getattr(config, name)
-        for name in setting_paths()
+        for name in setting_paths(cls)
     }
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path, cls: type = RunConfig) -> dict[str, Any]:
     """The settings of a TOML file, by full name."""
     try:
         document = tomllib.loads(read_text(path))
@@ -260,16 +269,18 @@ def read_settings(path: Path) -> dict[str, Any]:
         inner = value if isinstance(value, dict) else None
         for name, item in ({f"{key}.{k}": v for k, v in inner.items()} if inner is not None else {key: value}).items():
             try:
-                settings[full_name(name)] = checked(full_name(name), item)
+                settings[full_name(name, cls)] = checked(full_name(name, cls), item, cls)
             except DanseoError as error:
                 raise DanseoError(f"{path}: {error}") from None
     return settings
 
 
-def to_toml(config: RunConfig) -> str:
+def to_toml(config: Any, without: Collection[str] = ()) -> str:
     """All settings, resolved, as a TOML document that reads back to the same config."""
     sections: dict[str, list[str]] = {"": []}
     for name, value in flat(config).items():
+        if name in without:
+            continue
         section, _, key = name.rpartition(".")
         sections.setdefault(section, []).append(f"{key} = {_toml(value)}")
     return "\n".join(

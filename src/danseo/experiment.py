@@ -1,15 +1,16 @@
 """One config in, one run out: the story of a run on one screen."""
 
+import math
 import platform
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from danseo import __version__, data
 from danseo.config import RunConfig
@@ -24,7 +25,15 @@ from danseo.scoring import score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
+if TYPE_CHECKING:
+    from danseo.training.fit import Progress
+    from danseo.training.loop import Step
+
 _VERSIONS = ("numpy", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "scikit-learn")
+
+
+OnScore = Callable[[int, float | None], None]
+"""Called after every evaluation with the step and the score; it may raise to stop the training."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +48,18 @@ class Job:
     hashes: dict[str, str]
     device: str | None = None
     quiet: bool = False
+    on_score: OnScore | None = None
 
 
 def run_experiment(
-    config: RunConfig, root: Path, runs: Path, *, device: str | None = None, quiet: bool = False, force: bool = False
+    config: RunConfig,
+    root: Path,
+    runs: Path,
+    *,
+    device: str | None = None,
+    quiet: bool = False,
+    force: bool = False,
+    on_score: OnScore | None = None,
 ) -> Run:
     """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on."""
     task = get_task(config.task)
@@ -54,7 +71,7 @@ def run_experiment(
     if run.is_finished:
         return run
     train, dev = (task.read(files[split]) for split in ("train", "dev"))
-    job = Job(config, task, train[: config.limit or None], dev, run, hashes, device, quiet)
+    job = Job(config, task, train[: config.limit or None], dev, run, hashes, device, quiet, on_score)
     try:
         run_floor(job) if config.model in FLOORS else run_encoder(job)
     except DanseoError as error:
@@ -94,15 +111,30 @@ def run_encoder(job: Job) -> None:
             job.run.write_json("preflight.json", cost.as_dict())
             progress.note(cost.line())
         workers.wait()
-        fitted = model.fit(job.run, progress.step, progress.note)
+        fitted = model.fit(job.run, lambda *at: _stepped(job, progress, *at), progress.note)
+        kept = model.score_kept(job.run, fitted)
         predictions = model.predict_dev()
     if workers.is_first:
         model.save(job.run)
         model.save_probabilities(job.run)
         surroundings = environment(job.hashes, str(workers.device), fitted.seconds) | model.facts(fitted)
         best = {"monitor": model.monitor, "best_step": fitted.best_step, "steps": fitted.step}
+        best |= {"select_score": finite(fitted.best), "select_loss": finite(model.select_loss())}
+        best |= {"weights": kept} if kept else {}
         finish(job, predictions, surroundings, best | {"preflight": cost.as_dict()})
     workers.wait()
+
+
+def _stepped(job: Job, progress: TrainingProgress, step: "Step", fitted: "Progress") -> None:
+    """Show a step; after an evaluation, which leaves no losses behind, pass its score on."""
+    progress.step(step, fitted)
+    if job.on_score and not fitted.losses:
+        job.on_score(step.number, job.run.read_log()[-1]["score"])
+
+
+def finite(number: float | None) -> float | None:
+    """The number, where JSON has a word for it."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def finish(job: Job, predictions: Sequence[Prediction], surroundings: dict[str, Any], facts: dict[str, Any]) -> None:

@@ -78,13 +78,15 @@ def check_table(reports: Sequence[FileReport], root: Path) -> Table:
     return Table(f"data in {root}", ("task", "file", "rows", "official", "sha256", "verdict", "note"), rows)
 
 
-def settings_table() -> Table:
-    """Every setting of a run."""
+def settings_table(config: Any = None) -> Table:
+    """Every setting of a run, or of another command's config, with its default."""
     from danseo.config import RunConfig, flat, setting_help, setting_paths
 
-    defaults = flat(RunConfig(task="", model=""))
+    config = config or RunConfig(task="", model="")
+    cls: Any = type(config)
+    defaults = flat(config)
     rows: list[tuple[object, ...]] = [
         (name, "none" if defaults[name] is None else str(defaults[name]), setting_help(cls)[attribute])
-        for name, (cls, attribute) in setting_paths().items()
+        for name, (cls, attribute) in setting_paths(cls).items()
     ]
     return Table("settings", ("setting", "default", "meaning"), rows, "recipes may start from other values")

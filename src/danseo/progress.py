@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,8 +11,8 @@ from typing import Any, Self
 class TrainingProgress:
     """Shows steps as they come; without a terminal it speaks only at evaluations."""
 
-    def __init__(self, title: str, *, quiet: bool = False) -> None:
-        self.title, self.quiet = title, quiet
+    def __init__(self, title: str, *, quiet: bool = False, best: Callable[[float], str] = "best {:.2f}".format) -> None:
+        self.title, self.quiet, self.best = title, quiet, best
         self.bar: Any = None
         self.task: Any = None
         self.seen = 0
@@ -53,8 +54,8 @@ class TrainingProgress:
         """One optimiser step; an evaluation shows as an empty list of losses since."""
         self.pieces += step.pieces
         speed = self.pieces / max(1e-6, time.monotonic() - self.start)
-        best = f"{progress.best:.2f}" if math.isfinite(progress.best) else "–"
-        state = f"loss {step.loss:.4f} rate {step.rate:.1e} {speed:,.0f} pieces/s best {best}"
+        best = self.best(progress.best) if math.isfinite(progress.best) else ""
+        state = f"loss {step.loss:.4f} rate {step.rate:.1e} {speed:,.0f} pieces/s {best}".rstrip()
         if self.bar:
             if self.task is None:
                 self.task = self.bar.add_task(self.title, total=step.total, completed=step.number - 1, state="")

@@ -18,8 +18,8 @@ def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
     if name.endswith(".toml"):
         return Path(name)
     folder = recipe_folder() / name
-    if not folder.is_dir():
-        known = ", ".join(sorted(path.name for path in recipe_folder().iterdir() if path.is_dir()))
+    if not (folder / f"{task}.toml").is_file():
+        known = ", ".join(sorted(path.parent.name for path in recipe_folder().glob(f"*/{task}.toml")))
         raise DanseoError(f"no recipe {name!r}; known: {known}, or the path of a .toml file")
     variants = []
     if encoder is not None and getattr(encoder, "hidden_size", 0) >= 1024:

@@ -148,6 +148,9 @@ class CompareSheet:
     examples: int
     files: dict[str, Path]
     comparison: Comparison
+    on: str = ""
+    """The half of dev, where runs are compared."""
+    note: str = ""
 
     def tables(self) -> list[Table]:
         headline = self.task.headline
@@ -163,6 +166,9 @@ class CompareSheet:
         note = f"n = {n}" + (f" in {clusters} clusters that are resampled whole" if clusters < n else "")
         if n < self.examples:
             note += f"; PARTIAL: {n} of {self.examples} examples are answered by every file"
+        note += "".join(
+            f"; {extra}" for extra in (f"{self.on} half of dev" if self.on == "report" else "", self.note) if extra
+        )
         title = f"{self.task.short}: systems, best first; those that share a letter are not told apart at 5 %"
         return Table(title, ("metric", "system", "score", "group"), rows, note)
 
@@ -172,9 +178,9 @@ class CompareSheet:
                 f"{d.b} − {d.a}",
                 d.value,
                 f"{d.low:+.2f} … {d.high:+.2f}",
-                _p(d.p),
-                _p(d.p_holm),
-                _p(d.mcnemar),
+                shown_p(d.p),
+                shown_p(d.p_holm),
+                shown_p(d.mcnemar),
                 d.detectable,
                 "yes" if d.is_significant else "not shown",
             )
@@ -203,11 +209,13 @@ class CompareSheet:
                 for id_, values in self.comparison.values.items()
             },
             "groups": {id_: self.comparison.groups(id_) for id_ in self.comparison.values},
+            **({"on": self.on, "note": self.note} if self.on else {}),
             "differences": [difference.as_dict() for difference in self.comparison.differences],
         }
 
 
-def _p(value: float | None) -> str | None:
+def shown_p(value: float | None) -> str | None:
+    """A p value as people read it."""
     if value is None or value != value:
         return None
     return "<0.001" if value < 0.001 else f"{value:.3f}"

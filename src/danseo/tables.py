@@ -1,4 +1,4 @@
-"""A small table of plain values, and its three faces: terminal, Markdown and JSON."""
+"""A small table of plain values, and its faces: terminal, Markdown, LaTeX and JSON."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,6 +15,36 @@ _UNBROKEN = 40
 _GAP = 2
 _HEADER = 8
 _BREAKABLE = 20
+_AS_TYPED = ("rate", "learning rate", "epochs")  # settings, which are shown as people write them
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "−": r"$-$",
+        "–": "--",
+        "…": r"\ldots{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+
+
+class Best(float):
+    """The best number of its column: bold, and with a star where nothing can be bold."""
+
+
+class Second(float):
+    """A number that is best among some: those of its size."""
+
+
+class Strong(str):
+    """A text that stands out."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -72,8 +102,14 @@ def _print_table(table: Table, console: "Console") -> None:
             no_wrap=unbroken,
             overflow="ellipsis" if unbroken else "fold",
         )
-    for row in cells:
-        grid.add_row(*map(Text, row))  # Text, because [brackets] in a str would be read as markup
+    for row, values in zip(cells, table.rows, strict=True):
+        # Text, because [brackets] in a str would be read as markup
+        grid.add_row(
+            *(
+                Text(_starred(cell, value), _STYLES.get(type(value), ""))
+                for cell, value in zip(row, values, strict=True)
+            )
+        )
     console.print(Text(table.title, style="bold"))
     console.print(grid)
     if table.note:
@@ -143,13 +179,50 @@ def _part(table: Table, places: Sequence[int], last: bool) -> Table:
 def to_markdown(table: Table) -> str:
     """The table as GitHub-flavoured Markdown, with its title in bold above and its note below."""
     rules = ["---:" if numeric else "---" for numeric in table.is_numeric()]
-    lines = [_markdown_row(row) for row in (table.columns, rules, *table.cells())]
+    cells = [_decorated(row, cells, _MARKDOWN) for row, cells in zip(table.rows, table.cells(), strict=True)]
+    lines = [_markdown_row(row) for row in (table.columns, rules, *cells)]
     parts = [f"**{table.title}**", "\n".join(lines), *([table.note] if table.note else [])]
     return "\n\n".join(parts) + "\n"
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+
+
+def to_latex(table: Table) -> str:
+    """The table for LaTeX with the booktabs package, every special character escaped."""
+    alignment = "".join("r" if numeric else "l" for numeric in table.is_numeric())
+    escaped = [[cell.translate(_LATEX) for cell in row] for row in table.cells()]
+    rows = [_decorated(row, cells, _LATEX_MARKS) for row, cells in zip(table.rows, escaped, strict=True)]
+    head = [name.translate(_LATEX) for name in table.columns]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{'. '.join(filter(None, (table.title, table.note))).translate(_LATEX)}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
+        r"\toprule",
+        " & ".join(head) + r" \\",
+        r"\midrule",
+        *(" & ".join(row) + r" \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_STYLES: dict[type, str] = {Best: "bold", Second: "underline", Strong: "bold"}
+_MARKDOWN: dict[type, str] = {Best: "**{}**", Second: "*{}*", Strong: "**{}**"}
+_LATEX_MARKS: dict[type, str] = {Best: r"\textbf{{{}}}", Second: r"\underline{{{}}}", Strong: r"\textbf{{{}}}"}
+
+
+def _decorated(values: Sequence[object], cells: Sequence[str], marks: dict[type, str]) -> list[str]:
+    return [marks.get(type(value), "{}").format(cell) for value, cell in zip(values, cells, strict=True)]
+
+
+def _starred(cell: str, value: object) -> str:
+    """A sign for where neither bold nor underlined can be seen."""
+    return cell + ("*" if isinstance(value, Best) else "'" if isinstance(value, Second) else "")
 
 
 def _plain(value: object) -> Any:
@@ -169,6 +242,8 @@ def _decimals(name: str, column: Sequence[object]) -> int:
     """One for percentages, else enough to tell the values of the column apart."""
     if "%" in name:
         return 1
+    if name in _AS_TYPED:
+        return -1
     sizes = [abs(value) for value in column if isinstance(value, float) and math.isfinite(value) and value != 0]
     if not sizes:
         return 2
@@ -185,6 +260,8 @@ def _shown(value: object, decimals: int, name: str) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
+        if decimals < 0:
+            return f"{value:g}"
         small = 10**-decimals
         return f"<{small}" if 0 < value < small / 2 else f"{value:,.{decimals}f}"
     return "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in str(value))

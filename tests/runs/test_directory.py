@@ -15,7 +15,7 @@ from danseo.config import RunConfig, flat, with_settings  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.records import Prediction  # noqa: E402
 from danseo.runs import directory  # noqa: E402
-from danseo.runs.directory import Run, fingerprint, folder_identity, run_name  # noqa: E402
+from danseo.runs.directory import BEST, Run, fingerprint, folder_identity, run_name  # noqa: E402
 
 CONFIG = RunConfig(task="ner", model="klue/roberta-base")
 DATA = {"klue-ner-v1.1_train.tsv": "aa", "klue-ner-v1.1_dev.tsv": "bb"}
@@ -135,7 +135,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(run, monkeypatch)
 
 
 def test_whatever_else_is_written_fails_in_one_line_too(run, monkeypatch):
-    run.save_best({"weight": torch.zeros(2)})
+    run.save_weights(BEST, {"weight": torch.zeros(2)})
     run.log({"step": 1})
     run.write_predictions("dev", [Prediction("a", "O")])
 
@@ -144,7 +144,7 @@ def test_whatever_else_is_written_fails_in_one_line_too(run, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     for write in (
-        lambda: run.save_best({"weight": torch.ones(2)}),
+        lambda: run.save_weights(BEST, {"weight": torch.ones(2)}),
         lambda: run.write_json("scores.json", {}),
         lambda: run.write_predictions("dev", [Prediction("b", "O")]),
         lambda: run.cut_log(0),
@@ -152,7 +152,7 @@ def test_whatever_else_is_written_fails_in_one_line_too(run, monkeypatch):
         with pytest.raises(WorkFailed, match=r"No space left on device.*still whole"):
             write()
     run.fail("the disk is full")  # which it cannot say
-    assert float(run.load_best()["weight"].sum()) == 0
+    assert float(run.load_weights(BEST)["weight"].sum()) == 0
     assert run.predictions_path("dev").read_text("utf-8") == '{"guid": "a", "answer": "O"}\n'
     assert run.read_log() == [{"step": 1}]
     assert not run.is_finished
@@ -231,7 +231,7 @@ def test_a_run_knows_its_settings(run):
 
 def test_tidying_leaves_what_a_finished_run_needs(run):
     run.save_checkpoint(*checkpoint(1))
-    run.save_best({"weight": torch.zeros(2)})
+    run.save_weights(BEST, {"weight": torch.zeros(2)})
     run.write_json("scores.json", {"task": "ner"})
     assert run.is_finished
     run.tidy()
@@ -253,6 +253,7 @@ def test_every_setting_but_threads_changes_the_fingerprint():
         "train.attention": "eager",
         "train.class_weights": "balanced",
         "train.select_on": "dev",
+        "train.swa_include": "encoder",
     }
     for name, value in flat(CONFIG).items():
         changed = words.get(name, "other") if isinstance(value, str) else changes[type(value)](value)

@@ -93,6 +93,13 @@ def test_frozen_weights_are_not_averaged():
     assert list(average.weights) == ["weight"]
 
 
+def test_an_average_of_the_encoder_leaves_the_head_out():
+    network = torch.nn.ModuleDict({"model": torch.nn.Linear(3, 2), "head": torch.nn.Linear(2, 2)})
+    average = Average(network, TrainConfig(swa_start=0, swa_include="encoder"))
+    average.offer(EPOCH, EPOCH)
+    assert sorted(average.weights) == ["model.bias", "model.weight"]
+
+
 def test_the_constant_rate_begins_with_the_start_epoch():
     config = TrainConfig(swa_start=1)
     assert [step for step in range(12) if is_averaging(step, EPOCH, config)] == list(range(5, 12))

@@ -22,6 +22,9 @@ def engine_of(model, tokens: int = 8192, notes: list[str] | None = None) -> Engi
 def gradients_of(model, tokens: int, engine: Engine | None = None) -> dict[str, torch.Tensor]:
     """What one step adds to the weights at rate 1 without momentum: the gradient of the whole batch."""
     engine = engine or engine_of(model, tokens)
+    for module in model.network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
     before = {name: parameter.detach().clone() for name, parameter in model.network.named_parameters()}
     optimizer = torch.optim.SGD([{"params": list(model.network.parameters()), "lr": 1.0, "peak": 1.0}])
     config = TrainConfig(clip=0, warmup=0, batch_size=24, schedule="constant")
@@ -53,7 +56,7 @@ def limit_memory(monkeypatch, network, pieces: int) -> list[int]:
 # Steps
 
 
-@pytest.mark.parametrize("task", ["ynat", "sts", "ner", "dp", "mrc"])
+@pytest.mark.parametrize("task", ["ynat", "sts", "ner", "dp", "mrc", "wos"])
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(prepared, task):
     settings = {"head_dropout": 0.0, "max_length": 96}
     whole = gradients_of(prepared(task, **settings), tokens=100_000)
@@ -199,6 +202,13 @@ def test_the_best_weights_are_those_of_the_average_once_there_is_one(prepared, t
     for name, parameter in model.network.named_parameters():
         torch.testing.assert_close(parameter.detach(), (snapshots[0][name] + snapshots[1][name]) / 2)
 
+    assert run.kept_weights() == ["best_raw", "best_swa", "final_swa", "last"]
+    last, raw = (run.load_weights(f"weights/{name}.safetensors") for name in ("last", "best_raw"))
+    for name, weights in snapshots[1].items():
+        torch.testing.assert_close(last[name], weights)
+    assert any(not torch.equal(raw[name], last[name]) for name in last)  # the best raw ones are those of epoch 1
+    assert fitting.progress.kept == {"best_raw": (10, 3), "best_swa": (30, 9)}
+
 
 # Losses
 
@@ -225,14 +235,14 @@ def test_balanced_weights_are_those_of_scikit_learn():
 def loss_of(model) -> float:
     model.network.eval()
     with torch.no_grad():
-        outputs, batch = engine_of(model).forward(model.network, model.train_features, with_gold=True)
+        outputs, batch = engine_of(model).forward(model.train_features, with_gold=True)
         loss, weight = model.kind.loss(outputs, batch)
     return float(loss / weight)
 
 
 def logits_and_labels(model):
     with torch.no_grad():
-        outputs, batch = engine_of(model).forward(model.network, model.train_features, with_gold=True)
+        outputs, batch = engine_of(model).forward(model.train_features, with_gold=True)
     return outputs["logits"].flatten(0, -2), batch["labels" if "labels" in batch else "label"].flatten()
 
 

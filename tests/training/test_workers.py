@@ -46,6 +46,20 @@ def test_a_device_that_is_not_there_is_one_line(name):
         Workers(name)
     assert "\n" not in str(caught.value)
 
+# The second process's device is short of memory; both must then work in smaller parts.
+SHORT_OF_MEMORY = """
+import os, sys, torch
+from danseo.cli import main
+from danseo.models.encoder.network import Network
+forward = Network.forward
+def limited(self, batch):
+    if os.environ["RANK"] == "1" and batch["input_ids"].numel() > 80:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    return forward(self, batch)
+Network.forward = limited
+main(sys.argv[1:])
+"""
+
 
 @pytest.fixture(scope="module")
 def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
@@ -56,9 +70,11 @@ def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFacto
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    script = folder / "short_of_memory.py"
+    script.write_text(SHORT_OF_MEMORY, "utf-8")
     command = ["train", "ynat", "-m", bert, "--data", sample, "--runs", folder / "two", "--device", "cpu", *settings]
     process = subprocess.Popen(
-        [sys.executable, *launcher, "-m", "danseo", *map(str, command)],
+        [sys.executable, *launcher, str(script), *map(str, command)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -69,6 +85,7 @@ def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFacto
     )  # meanwhile
     words, _ = process.communicate(timeout=300)
     assert process.returncode == 0, words
+    assert "out of memory: from now on at most 64 pieces at a time" in words
     (two,) = (folder / "two").iterdir()
     return one.path, two
 

@@ -45,6 +45,23 @@ class Positive(click.IntRange):
         super().__init__(min=0)
 
 
+class ManyValues(click.Command):
+    """A command whose repeatable options take several values at once: --text a b is --text a --text b."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        greedy = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        spread, current, is_first = list[str](), "", False
+        for argument in arguments:
+            if argument.startswith("-") and argument != "-":
+                current, is_first = (argument if argument in greedy else ""), True
+            elif current and not is_first:
+                spread.append(current)
+            else:
+                is_first = False
+            spread.append(argument)
+        return super().parse_args(context, spread)
+
+
 seed_option = click.option("--seed", default=0, show_default=True, type=Positive(), help="Seed of the resampling.")
 
 

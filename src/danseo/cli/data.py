@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, print_json, show, task_argument
+from danseo.cli.common import (
+    ManyValues,
+    as_json_option,
+    data_option,
+    help_alone,
+    parse_tasks,
+    print_json,
+    show,
+    task_argument,
+)
 from danseo.errors import DanseoError
 
 if TYPE_CHECKING:
@@ -85,3 +94,45 @@ def data_sample(folder: Path, as_json: bool) -> None:
         print_json({"data": str(folder), "files": [str(path) for path in paths]})
     else:
         click.echo(f"{len(paths)} files in {folder}; use them with --data {folder}")
+
+
+@data.command("probes", cls=ManyValues)
+@click.option(
+    "--text", multiple=True, type=click.Path(path_type=Path), metavar="FILES…", help="Text, JSON lines, .gz or folders."
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the sets go.")
+@click.option("--limit", type=click.IntRange(min=1), help="Items per split and probe; a hard quota. [default: all]")
+@click.option("--per-text", default=3, show_default=True, type=click.IntRange(min=1), help="Items per passage at most.")
+@click.option(
+    "--passage", default=2000, show_default=True, type=click.IntRange(min=0), help="Characters of a passage; 0: whole."
+)
+@click.option("--seed", default=999, show_default=True, type=click.IntRange(min=0), help="Seed of splits and order.")
+@click.option("--lambada", metavar="FILE|hub", help="Also LAMBADA-style items: JSON lines with text and answer.")
+@click.option("--quota", multiple=True, metavar="SOURCE=N", help="Items per split that one source owes.")
+@click.option(
+    "--against", multiple=True, type=click.Path(path_type=Path), metavar="FILES…", help="Training text to compare with."
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Of the analyser. [default: all cores]")
+@as_json_option
+def data_probes(
+    text: tuple[Path, ...],
+    out: Path,
+    limit: int | None,
+    per_text: int,
+    passage: int,
+    seed: int,
+    lambada: str | None,
+    quota: tuple[str, ...],
+    against: tuple[Path, ...],
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Freeze probe sets for masked language models: repeated nouns of plain text, and LAMBADA-style gaps."""
+    from danseo.probing.build import BuildOptions, parse_quotas
+    from danseo.probing.making import make_sets
+    from danseo.probing.nouns import KiwiAnalyser
+
+    options = BuildOptions(per_text=per_text, passage=passage, seed=seed, limit=limit, quotas=parse_quotas(quota))
+    note = (lambda line: None) if as_json else (lambda line: click.echo(line, err=True))
+    made = make_sets(text, out, options, KiwiAnalyser(workers), lambada, against, note)
+    show(made.tables(), as_json, made.as_dict())

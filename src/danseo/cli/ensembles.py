@@ -1,5 +1,81 @@
 """Commands that make runs of runs: ensemble, soup."""
 
+from pathlib import Path
+
 import click
 
-COMMANDS: tuple[click.Command, ...] = ()
+from danseo.cli.common import as_json_option, data_option, show
+
+_members = click.argument("members", nargs=-1, required=True, metavar="RUN RUN…", type=click.Path(path_type=Path))
+_runs = click.option(
+    "--runs", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs."
+)
+_select = click.option("--select", type=click.Choice(["greedy"]), help="Leave out members that do not help.")
+_force = click.option("--force", is_flag=True, help="Start anew, whatever was there.")
+
+
+@click.command("ensemble")
+@_members
+@click.option(
+    "--method",
+    type=click.Choice(["prob", "logprob", "logit", "vote"]),
+    help="What is averaged, or a vote. [default: prob; wos: vote]",
+)
+@click.option("--weights", metavar="fit|1,2", help="A number per run, or fitted. [default: equal]")
+@_select
+@data_option
+@_runs
+@_force
+@as_json_option
+def ensemble_command(
+    members: tuple[Path, ...],
+    method: str | None,
+    weights: str | None,
+    select: str | None,
+    data_dir: str | None,
+    runs: Path,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a run of other runs' saved predictions; no model is loaded. Fitting sees the select half of dev only."""
+    from danseo.ensembling.making import Options, make_ensemble
+    from danseo.ensembling.sheet import ensemble_tables
+    from danseo.runs.sheet import run_document
+
+    def note(line: str) -> None:
+        if not as_json:
+            click.echo(line, err=True)
+
+    run = make_ensemble(members, data_dir, runs, Options(method, weights, select), force=force, on_note=note)
+    show(ensemble_tables(run), as_json, run_document(run))
+
+
+@click.command("soup")
+@_members
+@click.option("--weights", metavar="1,2", help="A number per run. [default: equal]")
+@_select
+@data_option
+@_runs
+@click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
+@_force
+@as_json_option
+def soup_command(
+    members: tuple[Path, ...],
+    weights: str | None,
+    select: str | None,
+    data_dir: str | None,
+    runs: Path,
+    device: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Average the weights of runs of one architecture into a new model, and score it."""
+    from danseo.ensembling.sheet import ensemble_tables
+    from danseo.ensembling.soup import make_soup
+    from danseo.runs.sheet import run_document
+
+    run = make_soup(members, data_dir, runs, weights, select, device=device, force=force)
+    show(ensemble_tables(run), as_json, run_document(run))
+
+
+COMMANDS: tuple[click.Command, ...] = (ensemble_command, soup_command)

@@ -72,10 +72,10 @@ def score_command(
     show(sheet.tables(), as_json, sheet.as_dict())
 
 
-@click.command("compare")
-@task_argument
-@click.argument("gold")
-@click.argument("predictions", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.command("compare", options_metavar="[OPTIONS]")
+@click.argument("arguments", nargs=-1, metavar="RUN RUN… | TASK GOLD PREDICTIONS…")
+@click.option("--over", type=click.Choice(["seeds"]), help="Runs that differ only in their seed are one system.")
+@click.option("--on", type=click.Choice(["report", "dev"]), help="Runs: which part of dev. [default: report]")
 @data_option
 @partial_option
 @skip_option
@@ -83,9 +83,9 @@ def score_command(
 @seed_option
 @as_json_option
 def compare_command(
-    task: "Task",
-    gold: str,
-    predictions: tuple[Path, ...],
+    arguments: tuple[str, ...],
+    over: str | None,
+    on: str | None,
     data_dir: str | None,
     partial: bool,
     skip: tuple[str, ...],
@@ -93,12 +93,37 @@ def compare_command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Is B better than A, by how much, how sure: paired tests of prediction files on the same examples."""
+    """Is B better than A, by how much, how sure: paired tests of runs, or of prediction files against a gold file."""
     from danseo.scoresheet import compare_files
 
+    if arguments and Path(arguments[0]).exists() and any(Path(each, "config.toml").is_file() for each in arguments):
+        from danseo.runcompare import compare_runs
+
+        if partial:
+            raise click.UsageError("--partial is for prediction files; runs answer all of dev.")
+        paths = [Path(argument) for argument in arguments]
+        found = compare_runs(paths, data_dir, on=on or "report", over=over, skip=skip, rounds=resamples, seed=seed)
+        show(found.tables(), as_json, found.as_dict())
+        return
+    if over or on:
+        raise click.UsageError("--over and --on are for run directories.")
+    task, gold, predictions = _files(arguments)
     path = gold_path(task, gold, data_dir)
     sheet = compare_files(task, path, predictions, partial=partial, skip=skip, rounds=resamples, seed=seed)
     show(sheet.tables(), as_json, sheet.as_dict())
+
+
+def _files(arguments: tuple[str, ...]) -> "tuple[Task, str, list[Path]]":
+    """A task, its gold and prediction files."""
+    from danseo.tasks import get_task
+
+    if arguments and len(arguments[0]) and Path(arguments[0]).is_dir():
+        raise click.UsageError(f"{arguments[0]} is not a run directory (no config.toml).")
+    task = get_task(arguments[0]) if arguments else None
+    if task is None or len(arguments) < 3:
+        missing = ("TASK", "GOLD", "PREDICTIONS...")[len(arguments)]
+        raise click.UsageError(f"Missing argument '{missing}'.")
+    return task, arguments[1], [Path(argument) for argument in arguments[2:]]
 
 
 COMMANDS = (score_command, compare_command)

@@ -1,5 +1,46 @@
 """Commands that make many runs: sweep, tune."""
 
+from pathlib import Path
+from typing import Any
+
 import click
 
-COMMANDS: tuple[click.Command, ...] = ()
+from danseo.cli.common import as_json_option, data_option, show
+from danseo.cli.tuning import tune
+
+
+@click.command("sweep")
+@click.argument("file", type=click.Path(path_type=Path))
+@data_option
+@click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs.")
+@click.option("--devices", metavar="LIST", help="One slot each: cuda:0,cuda:1. [default: all GPUs, else the CPU]")
+@click.option("--slots", type=click.IntRange(min=1), help="This many runs at a time, over the devices there are.")
+@click.option(
+    "--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where to run."
+)
+@click.option("--ray-address", metavar="ADDRESS", help="host:port or auto. [default: a local cluster]")
+@click.option("--retries", default=0, show_default=True, type=click.IntRange(min=0), help="New tries of a failed run.")
+@click.option("--force", is_flag=True, help="Run anew what is done already.")
+@click.option("--dry-run", is_flag=True, help="Show the runs, which are done, and how long the rest would take.")
+@as_json_option
+def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool, **named: Any) -> None:
+    """Run many settings, by a grid, a list or a search, on all devices at once; the same command goes on."""
+    from danseo.data import data_root
+    from danseo.errors import PartlyDone
+    from danseo.sweeps.preparing import Options
+    from danseo.sweeps.sweep import forecast, run_sweep
+
+    options = Options(data_root(data_dir), quiet=as_json, **named)
+    if dry_run:
+        expected = forecast(file, options)
+        show([expected.table()], as_json, expected.as_dict())
+        return
+    outcome = run_sweep(file, options)
+    show(outcome.tables(), as_json, outcome.as_dict())
+    if outcome.failed:
+        raise PartlyDone(
+            f"{len(outcome.failed)} of {len(outcome.records)} runs failed; the same command tries them again"
+        )
+
+
+COMMANDS: tuple[click.Command, ...] = (sweep_command, tune)

@@ -9,6 +9,7 @@ import click
 from danseo.cli.common import as_json_option, data_option, show, task_argument
 
 if TYPE_CHECKING:
+    from danseo.config import RunConfig
     from danseo.tasks.task import Task
 
 _run_argument = click.argument("run", type=click.Path(path_type=Path))
@@ -47,19 +48,27 @@ def train_command(
     **named: Any,
 ) -> None:
     """Fine-tune, keep the best checkpoint, predict and score: one run directory; the same command resumes."""
-    from danseo.config import parse_setting
     from danseo.data import data_root
     from danseo.experiment import run_experiment
-    from danseo.recipes import configured, encoder_facts
     from danseo.runs.sheet import run_document, run_tables
+
+    config = train_config(task, model, recipe, settings, named)
+    run = run_experiment(config, data_root(data_dir), runs, device=device, quiet=as_json, force=force)
+    if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
+        show(run_tables(run), as_json, run_document(run))
+
+
+def train_config(
+    task: "Task", model: str, recipe: str, settings: tuple[str, ...], named: dict[str, Any]
+) -> "RunConfig":
+    """The recipe, then options of their own, then --set."""
+    from danseo.config import parse_setting
+    from danseo.recipes import configured, encoder_facts
 
     chosen = {key: value for key, value in named.items() if value is not None}
     chosen |= dict(parse_setting(assignment) for assignment in settings)
     encoder = encoder_facts(model, recipe, bool(named.get("trust_remote_code")))
-    config = configured(task.name, model, recipe, chosen, encoder)
-    run = run_experiment(config, data_root(data_dir), runs, device=device, quiet=as_json, force=force)
-    if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
-        show(run_tables(run), as_json, run_document(run))
+    return configured(task.name, model, recipe, chosen, encoder)
 
 
 @click.command("eval")
@@ -95,6 +104,12 @@ def predict_command(run: Path, file: str, output: Path | None, batch: int, devic
 
 @click.command("runs")
 @click.argument("folder", required=False, default="runs", type=click.Path(path_type=Path))
+@click.option(
+    "--table",
+    "layout",
+    type=click.Choice(["seed000", "sweep", "klue"]),
+    help="By seed with ensembles, by settings with the best marked, or models × tasks beside published scores.",
+)
 @click.option("--group", metavar="KEYS", help="Mean ± std over the runs that agree in these settings: model,task.")
 @click.option("--metric", metavar="ID", help="Which metric. [default: the task's headline]")
 @click.option("--task", help="Only runs of this task.")
@@ -102,29 +117,30 @@ def predict_command(run: Path, file: str, output: Path | None, batch: int, devic
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["table", "markdown", "csv", "json"]),
+    type=click.Choice(["table", "markdown", "csv", "json", "latex"]),
     default="table",
     show_default=True,
     help="How to print.",
 )
 @as_json_option
 def runs_command(
-    folder: Path, group: str | None, metric: str | None, task: str | None, sort: str, style: str, as_json: bool
+    folder: Path,
+    layout: str | None,
+    group: str | None,
+    metric: str | None,
+    task: str | None,
+    sort: str,
+    style: str,
+    as_json: bool,
 ) -> None:
-    """List the runs of a folder, or their mean and spread over seeds."""
-    from danseo.runs.index import find_runs, formatted, group_table, run_table
-    from danseo.tasks import get_task
+    """List the runs of a folder, or their mean and spread over seeds, or a table for a paper."""
+    from danseo.runs.tables import chosen_tables, formatted_tables, with_task
 
-    records = find_runs(folder)
-    if task:
-        records = [record for record in records if record.settings.get("task") == get_task(task).name]
-    if sort == "score":
-        records.sort(key=lambda record: -((record.score(metric) or {}).get("value") or -1e9))
-    table = group_table(records, group.split(","), metric) if group else run_table(records, metric)
+    tables = chosen_tables(with_task(folder, task), layout, group=group, metric=metric, task=task, sort=sort)
     if style == "table" and not as_json:
-        show([table], False, {})
+        show(tables, False, {})
     else:
-        click.echo(formatted(table, "json" if as_json else style))
+        click.echo(formatted_tables(tables, "json" if as_json else style))
 
 
 @click.command("settings")

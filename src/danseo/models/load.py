@@ -11,6 +11,11 @@ from danseo.tasks import get_task
 def load_model(run: Run, device: str | None = None) -> Any:
     """The saved model of a run, ready to predict."""
     folder = run.path / "model"
+    if run.config.recipe == "ensemble":
+        raise DanseoError(
+            f"{run.path} is made of saved predictions and has no model; ask its members (members.json), or make one "
+            "model of them with `danseo soup`"
+        )
     if not folder.is_dir():
         raise DanseoError(
             f"{run.path} has no model; is the run finished? `danseo train` with the same settings goes on"

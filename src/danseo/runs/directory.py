@@ -17,6 +17,7 @@ from danseo.reading import parse_json, read_bytes, read_text, write_atomically
 from danseo.records import Prediction
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
+KEPT = "weights"  # where averaging keeps last, best_raw, best_swa and final_swa
 
 
 def fingerprint(config: RunConfig, identity: Mapping[str, str]) -> str:
@@ -57,7 +58,7 @@ class Run:
     def config(self) -> RunConfig:
         return read_config(self.path / "config.toml")
 
-    def start(self, config: RunConfig) -> None:
+    def start(self, config: Any) -> None:
         """Make the directory and write the settings, unless an earlier start did."""
         self._write("config.toml", to_toml(config))
         (self.path / "error.txt").unlink(missing_ok=True)
@@ -145,17 +146,20 @@ class Run:
                 return load(read_bytes(folder / "state.safetensors")), state
         return None
 
-    def save_best(self, tensors: Mapping[str, Any]) -> None:
-        """The best weights so far."""
+    def save_weights(self, name: str, tensors: Mapping[str, Any]) -> None:
         from safetensors.torch import save
 
-        self._write(BEST, save(dict(tensors)))
+        self._write(name, save(dict(tensors)))
 
-    def load_best(self) -> dict[str, Any]:
+    def load_weights(self, name: str) -> dict[str, Any]:
         from safetensors.torch import load
 
-        tensors: dict[str, Any] = load(read_bytes(self.path / BEST))
+        tensors: dict[str, Any] = load(read_bytes(self.path / name))
         return tensors
+
+    def kept_weights(self) -> list[str]:
+        """The names of the weights that averaging kept."""
+        return [path.stem for path in sorted((self.path / KEPT).glob("*.safetensors"))]
 
     def remove(self) -> None:
         """Delete the whole run."""

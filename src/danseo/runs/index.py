@@ -14,9 +14,9 @@ from danseo.config import flat
 from danseo.errors import DanseoError
 from danseo.reading import read_text
 from danseo.runs.directory import Run
-from danseo.tables import Table, to_markdown
+from danseo.tables import Best, Second, Table, to_latex, to_markdown
 
-FORMATS = ("table", "markdown", "csv", "json")
+FORMATS = ("table", "markdown", "csv", "json", "latex")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,37 @@ class Record:
     scores: dict[str, Any]
     surroundings: dict[str, Any]
     note: str = ""
+
+    @property
+    def task(self) -> str:
+        return str(self.settings.get("task", "?"))
+
+    @property
+    def model(self) -> str:
+        """The model's name without folders; the run's where its settings cannot be read."""
+        return Path(str(self.settings.get("model", self.run.path.name))).name
+
+    @property
+    def is_made_of_runs(self) -> bool:
+        """Whether this is an ensemble or a soup: its own training settings then say nothing."""
+        return self.settings.get("recipe") in ("ensemble", "soup")
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed of a run; those of its members for an ensemble or soup."""
+        members = self.scores.get("ensemble", {}).get("members", [])
+        found = sorted({member["seed"] for member in members if member.get("seed") is not None})
+        return tuple(found) or ((int(self.settings["seed"]),) if "seed" in self.settings else ())
+
+    @property
+    def seed(self) -> int | str | None:
+        """The seed, or of several the first and the last."""
+        seeds = self.seeds
+        return None if not seeds else seeds[0] if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
+
+    def setting(self, name: str) -> Any:
+        """A setting of the training; None where nothing was trained."""
+        return None if self.is_made_of_runs else self.settings.get(name)
 
     def score(self, metric: str | None = None, split: str | None = None) -> dict[str, Any] | None:
         """A score by metric id; the headline on the reported split unless told otherwise."""
@@ -58,7 +89,8 @@ def read_record(run: Run) -> Record:
         return Record(run, "damaged", {}, {}, {}, str(error))
     if not (_is_scores(scores) and isinstance(surroundings, dict)):
         return Record(run, "damaged", settings, {}, {}, "scores.json or environment.json is not what danseo writes")
-    return Record(run, "done" if scores else "failed" if note else "unfinished", settings, scores, surroundings, note)
+    status = "done" if scores else "pruned" if note.startswith("pruned") else "failed" if note else "unfinished"
+    return Record(run, status, settings, scores, surroundings, note)
 
 
 def _is_scores(document: Any) -> bool:
@@ -77,11 +109,11 @@ def run_table(records: Sequence[Record], metric: str | None = None) -> Table:
         ends = found["interval"] if found else None
         rows.append(
             (
-                record.settings.get("task", "?"),
-                _model(record),
-                record.settings.get("seed"),
-                record.settings.get("train.learning_rate"),
-                record.settings.get("train.epochs"),
+                record.task,
+                record.model,
+                record.seed,
+                record.setting("train.learning_rate"),
+                record.setting("train.epochs"),
                 found["id"] if found else None,
                 found["value"] if found else None,
                 f"{ends[0]:.2f} – {ends[1]:.2f}" if ends else None,
@@ -115,10 +147,6 @@ def protocol(record: Record) -> str | None:
     return f"{record.scores['reported_on']} half"
 
 
-def _model(record: Record) -> str:
-    return Path(str(record.settings.get("model", record.run.path.name))).name
-
-
 def group_table(records: Sequence[Record], keys: Sequence[str], metric: str | None = None) -> Table:
     """Mean, sample standard deviation and a 95 % t-interval over the finished runs of each group."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
@@ -139,7 +167,7 @@ def group_table(records: Sequence[Record], keys: Sequence[str], metric: str | No
 def _key(record: Record, key: str) -> Any:
     """A setting by its full or short name."""
     if key == "model":
-        return _model(record)
+        return record.model
     matches = [name for name in record.settings if key in (name, name.split(".")[-1])]
     if not matches:
         raise DanseoError(f"--group {key}: no such setting; try model, task, seed or train.learning_rate")
@@ -167,16 +195,23 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | No
 
 
 def formatted(table: Table, style: str) -> str:
-    """The table as markdown, csv or json."""
+    """The table as markdown, csv, json or latex."""
     if style == "json":
-        return json.dumps(
-            [dict(zip(table.columns, row, strict=True)) for row in table.as_dict()["rows"]],
-            ensure_ascii=False,
-            indent=2,
-        )
+        return json.dumps(as_rows(table), ensure_ascii=False, indent=2)
     if style == "csv":
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerows([table.columns, *table.rows])
         return buffer.getvalue().rstrip("\n")
-    return to_markdown(table).rstrip("\n")
+    return (to_latex if style == "latex" else to_markdown)(table).rstrip("\n")
+
+
+def as_rows(table: Table) -> list[dict[str, Any]]:
+    """Every row by column name; where numbers are marked as best, their columns are named too."""
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.as_dict()["rows"]]
+    for kind, key in ((Best, "best"), (Second, "best of its size")):
+        if any(isinstance(value, kind) for row in table.rows for value in row):
+            for shown, row in zip(rows, table.rows, strict=True):
+                columns = zip(table.columns, row, strict=True)
+                shown[key] = [name for name, value in columns if isinstance(value, kind)]
+    return rows

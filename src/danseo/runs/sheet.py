@@ -18,10 +18,22 @@ def run_tables(run: Run) -> list[Table]:
         same = split == "dev" and scores["selected_on"] == "dev"
         note = f"checkpoint picked on {picked}" + ("; SELECTED ON THE REPORTED SET" if same else "")
         tables.append(Table(_NAMES[split], ("metric", "score", "95 % interval", "n"), rows, note))
+    if "weights" in scores:
+        tables.append(_weights_table(scores))
     facts = run.read_json("environment.json")
     note = f"{run.path} ({facts['seconds']:.1f} s on {facts['device']})"
     tables[-1] = Table(tables[-1].title, tables[-1].columns, tables[-1].rows, f"{tables[-1].note}\n{note}")
     return tables
+
+
+def _weights_table(scores: dict[str, Any]) -> Table:
+    """Averaged training: the last and the best weights beside the last and the best average."""
+    rows: list[tuple[object, ...]] = [
+        (name, kept["step"], *(kept[half] for half in ("select", "report", "dev")))
+        for name, kept in scores["weights"].items()
+    ]
+    columns = ("weights", "step", "select half", "report half", "all of dev")
+    return Table(f"{scores['monitor']} of the weights kept in weights/", columns, rows)
 
 
 def _ends(interval: list[float] | None) -> str | None:

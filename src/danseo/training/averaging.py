@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from danseo.config import TrainConfig
+from danseo.training.optim import is_body
 
 
 class Average:
@@ -16,6 +17,10 @@ class Average:
         self.network, self.config = network, config
         self.count = 0
         self.weights: dict[str, Tensor] = {}
+
+    @property
+    def is_planned(self) -> bool:
+        return self.config.ema > 0 or self.config.swa_start is not None
 
     @property
     def is_active(self) -> bool:
@@ -35,7 +40,7 @@ class Average:
     @torch.no_grad()
     def _take(self, share: float) -> None:
         for name, parameter in self.network.named_parameters():
-            if parameter.requires_grad:
+            if parameter.requires_grad and (self.config.swa_include == "all" or is_body(name)):
                 if name not in self.weights:
                     self.weights[name] = parameter.detach().clone()
                 else:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from danseo.config import TrainConfig
 from danseo.models.encoder.kind import Features
-from danseo.runs.directory import Run
+from danseo.runs.directory import BEST, KEPT, Run
 from danseo.training.averaging import Average
 from danseo.training.loop import Engine, Plan, Step, Stopwatch, train_steps
 from danseo.training.optim import make_optimizer
@@ -34,6 +34,8 @@ class Progress:
     log_lines: int = 0
     tokens: int = 0
     averaged: int = 0
+    kept: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """best_raw and best_swa with their scores and steps, where weights are averaged."""
     losses: list[float] = field(default_factory=list)
     """Since the last evaluation."""
 
@@ -48,9 +50,18 @@ class Progress:
 class Fitting:
     """One fitting of one network, resumable bit for bit."""
 
-    def __init__(self, engine: Engine, features: Sequence[Features], config: TrainConfig, seed: int, run: Run) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        features: Sequence[Features],
+        config: TrainConfig,
+        seed: int,
+        run: Run,
+        plan: Plan | None = None,
+    ) -> None:
         self.engine, self.features, self.config, self.run = engine, features, config, run
-        self.plan = Plan([len(record) for record in features], config, seed)
+        self.plan = plan or Plan([len(record) for record in features], config, seed)
+        self.noted: dict[str, Any] = {}  # what an evaluation found beside its score, for the log
         self.optimizer = make_optimizer(engine.network, config)
         self.average = Average(engine.network, config)
         self.progress = Progress(tokens=engine.tokens)
@@ -76,8 +87,9 @@ class Fitting:
                 saved = time.monotonic()
                 if self._is_over():
                     break
+        self._keep_last()
         self.engine.workers.wait()
-        load_weights(self.engine.network, self.run.load_best())
+        load_weights(self.engine.network, self.run.load_weights(BEST))
         return self.progress
 
     def _is_over(self) -> bool:
@@ -98,10 +110,13 @@ class Fitting:
         progress, network = self.progress, self.engine.network
         raw = self._score(evaluate)
         score = raw
+        if self.average.is_planned:
+            self._offer_kept("best_raw", raw, step)
         if self.average.is_active:
             with self.average.swapped_into(network):
                 score = self._score(evaluate)
                 self._offer(score, step)
+                self._offer_kept("best_swa", score, step)
         else:
             self._offer(score, step)
         record = {
@@ -112,6 +127,7 @@ class Fitting:
             "score": score if math.isfinite(score) else None,
             "best": progress.best if math.isfinite(progress.best) else None,
             **({"raw_score": raw, "averaged": self.average.count} if self.average.is_active else {}),
+            **self.noted,
         }
         progress.losses = []
         if self.engine.workers.is_first:
@@ -127,8 +143,25 @@ class Fitting:
         progress.stale += 1
         if score > progress.best or progress.best_step == 0:
             progress.best, progress.best_step, progress.stale = score, step.number, 0
-            if self.engine.workers.is_first:
-                self.run.save_best(weights_of(self.engine.network))
+            self._keep(BEST)
+
+    def _offer_kept(self, name: str, score: float, step: Step) -> None:
+        """Where weights are averaged, the best of both sorts are kept beside each other."""
+        if score > self.progress.kept.get(name, (-math.inf, 0))[0]:
+            self.progress.kept[name] = (score, step.number)
+            self._keep(f"{KEPT}/{name}.safetensors")
+
+    def _keep_last(self) -> None:
+        """Where weights are averaged: the last ones and the last average."""
+        if self.average.is_planned:
+            self._keep(f"{KEPT}/last.safetensors")
+        if self.average.is_active:
+            with self.average.swapped_into(self.engine.network):
+                self._keep(f"{KEPT}/final_swa.safetensors")
+
+    def _keep(self, name: str) -> None:
+        if self.engine.workers.is_first:
+            self.run.save_weights(name, weights_of(self.engine.network))
 
     def _save(self) -> None:
         if not self.engine.workers.is_first:

@@ -17,7 +17,9 @@ _NO_DECAY = re.compile(r"(bias[^.]*$|norm\d*\.weight$)", re.IGNORECASE)  # an LS
 
 def is_body(name: str) -> bool:
     """Whether a parameter belongs to the pretrained encoder rather than to the head."""
-    return name.startswith("model.") and not re.match(r"model\.(classifier|qa_outputs|score|head|pooler|dense)", name)
+    return name.startswith("model.") and not re.match(
+        r"model\.(classifier|qa_outputs|score|head|pooler|dense|cls\.|lm_|generator_|decoder)", name
+    )
 
 
 def depth_of(name: str, layers: int) -> int:

@@ -17,11 +17,15 @@ import torch
 from torch import Tensor
 
 from danseo.config import TrainConfig
+from danseo.data import cache_root
 from danseo.errors import DanseoError, DataError
 from danseo.models.encoder.network import Network
 from danseo.reading import read_object, write_atomically
+from danseo.runs.directory import Run
+from danseo.training.workers import Workers
 
 _ROUNDS = 3
+_SHAPE = (16, 48)  # rows and pieces of an ordinary batch; a network may name its own
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ def choose_gear(network: Network, config: TrainConfig, device: torch.device, mem
             map(str, (name, torch.get_num_threads(), torch.__version__, type(network.model).__name__, *sizes))
         )
         key += " " + " ".join(f"{gear.precision}/{gear.attention}" for gear in gears)
+        if (shape := getattr(network, "shape", _SHAPE)) != _SHAPE:
+            key += f" {shape[0]}x{shape[1]}"
         remembered = _recall(memory)
         if key not in remembered:
             best = fastest(gears, lambda gear: _trial(network, gear, device))
@@ -60,6 +66,20 @@ def choose_gear(network: Network, config: TrainConfig, device: torch.device, mem
     return gears[0]
 
 
+def settled_gear(network: Network, config: TrainConfig, workers: Workers, run: Run | None) -> Gear:
+    """As an earlier start of the run had it, else as measured; the first process decides."""
+    gear: Gear | None = None
+    if workers.is_first:
+        if run and (run.path / "gear.json").is_file():
+            gear = Gear(**run.read_json("gear.json"))
+        else:
+            gear = choose_gear(network, config, workers.device, cache_root() / "measured.json")
+            if run:
+                run.write_json("gear.json", asdict(gear))
+    chosen: Gear = workers.agreed(gear)
+    return chosen
+
+
 def possible_gears(network: Network, config: TrainConfig, device: torch.device, memory: Path) -> Iterator[Gear]:
     """Every gear that the settings allow and the encoder has."""
     for attention in ("sdpa", "eager") if config.attention == "auto" else (config.attention,):
@@ -67,11 +87,12 @@ def possible_gears(network: Network, config: TrainConfig, device: torch.device, 
             network.model.set_attn_implementation(attention)
         except (ValueError, ImportError):
             continue  # a family without this implementation
-        for precision in _precisions(config, device, memory):
+        for precision in precisions(config, device, memory):
             yield Gear(precision, attention)
 
 
-def _precisions(config: TrainConfig, device: torch.device, memory: Path) -> tuple[str, ...]:
+def precisions(config: TrainConfig, device: torch.device, memory: Path) -> tuple[str, ...]:
+    """The precisions that the settings allow and the device survives."""
     if config.precision == "fp32" or device.type != "cpu":
         return ("bf16", "fp32") if config.precision == "auto" else (config.precision,)
     works = bf16_works(memory)
@@ -123,7 +144,7 @@ def fastest(gears: list[Gear], trial: Callable[[Gear], float]) -> Gear:
 def _trial(network: Network, gear: Gear, device: torch.device) -> float:
     """Seconds of one forward and backward pass over a batch of ordinary shape."""
     gear.engage(network)
-    ids = torch.full((16, 48), 5, device=device)
+    ids = torch.full(getattr(network, "shape", _SHAPE), 5, device=device)
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "segments": torch.zeros_like(ids)}
     inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
     start = time.perf_counter()

@@ -1,7 +1,6 @@
 """One training on one or many processes: who I am, and how results come together."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,24 +28,26 @@ class Workers:
         """This process's part of the items: every world-th."""
         return list(items[self.rank :: self.world])
 
-    def wrapped(self, network: nn.Module) -> nn.Module:
-        """The network as it is called in training: gradients are averaged over the processes."""
-        if self.world == 1:
-            return network
-        return nn.parallel.DistributedDataParallel(network, find_unused_parameters=True)
-
-    def without_sync(self, network: nn.Module, is_last: bool) -> AbstractContextManager[Any]:
-        """Gradients travel only with the last part of a step."""
-        if self.world == 1 or is_last:
-            return nullcontext()
-        quiet: AbstractContextManager[Any] = network.no_sync()  # type: ignore[operator]
-        return quiet
-
     def total(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
         if self.world > 1:
             torch.distributed.all_reduce(value)
         return value
+
+    def total_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Add up the gradients of all processes; a weight that none of them used stays without one."""
+        if self.world == 1:
+            return
+        used = self.total(torch.tensor([float(p.grad is not None) for p in parameters], device=self.device))
+        gradients = []
+        for parameter, count in zip(parameters, used.tolist(), strict=True):
+            if count:
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                gradients.append(parameter.grad)
+        for bucket in _buckets(gradients):
+            flat = self.total(torch.cat([gradient.flatten() for gradient in bucket]))
+            for gradient, part in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
+                gradient.copy_(part.view_as(gradient))
 
     def gathered(self, items: Sequence[Any]) -> list[Any]:
         """The parts of all processes put together in the order that share() took them from."""
@@ -70,6 +71,18 @@ class Workers:
     def wait(self) -> None:
         """Until all processes are here."""
         self.state.wait_for_everyone()
+
+
+def _buckets(tensors: Sequence[Tensor], size: int = 2**25) -> Iterator[list[Tensor]]:
+    """Runs of tensors that travel together: few messages, little extra memory."""
+    bucket: list[Tensor] = []
+    for tensor in tensors:
+        if bucket and sum(t.numel() for t in bucket) + tensor.numel() > size:
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
 
 
 def _usable(name: str) -> torch.device:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from danseo.keeping import Arrays, span_arrays
 from danseo.metrics.answering import best_overlap
 from danseo.models.encoder.kind import Features, Kind, Outputs
 from danseo.models.encoder.pieces import Pieces, trimmed_offsets
@@ -100,6 +101,9 @@ class Answer(Kind):
             answer = "" if bar > score else text
             predictions.append(Prediction(example.guid, answer, {"": round(float(p_none), 6)}))
         return predictions
+
+    def kept(self) -> Arrays:
+        return span_arrays(self.latest_spans)
 
     def _candidates(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]

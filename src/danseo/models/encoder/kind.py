@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from danseo.config import HeadConfig, TrainConfig
+from danseo.keeping import Arrays
 from danseo.models.encoder.pieces import Pieces
 from danseo.records import Prediction
 from danseo.tasks.task import Task
@@ -65,6 +66,9 @@ class Kind(ABC):
         """A head of our own: forward(hidden, batch) -> outputs; only for kinds without a stock head."""
         raise NotImplementedError
 
+    def begin_step(self, number: int, batch: Sequence[Features]) -> None:
+        """Called before every training step with its number and its whole batch, for what is drawn anew each time."""
+
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
         """The kind's own tensors of a batch, padded; ids, mask and segments are made elsewhere."""
         return {}
@@ -85,6 +89,10 @@ class Kind(ABC):
         self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
     ) -> list[Prediction]:
         """One prediction per example, in order."""
+
+    def kept(self) -> Arrays | None:
+        """What ensembles need of the examples decoded last besides the answers; None where these are enough."""
+        return None
 
     def fit_decision(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> None:
         """Settle what decoding needs beyond weights, such as a threshold, on examples with gold."""
@@ -108,8 +116,8 @@ class Kind(ABC):
         return None
 
 
-def padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
-    """Rows of different length as one tensor."""
+def padded(rows: Sequence[Any], value: int) -> Tensor:
+    """Rows of different length, lists or arrays, as one tensor."""
     width = max(len(row) for row in rows)
     table = np.full((len(rows), width), value, dtype=np.int64)
     for number, row in enumerate(rows):

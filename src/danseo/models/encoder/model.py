@@ -1,5 +1,6 @@
 """An encoder as a model: it fits, predicts, saves and loads, whatever the kind of task."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any
 import torch
 
 from danseo.config import RunConfig
-from danseo.data import cache_root
 from danseo.errors import DanseoError, WorkFailed
 from danseo.halves import in_half
+from danseo.keeping import packed_arrays
 from danseo.models.encoder.answer import Answer
 from danseo.models.encoder.classify import Classify
 from danseo.models.encoder.cost import Cost, tokenizer_cost
@@ -22,13 +23,14 @@ from danseo.models.encoder.score import Regress
 from danseo.models.encoder.tag import Tag
 from danseo.models.encoder.track import Track
 from danseo.records import Prediction
-from danseo.runs.directory import Run
+from danseo.runs.directory import BEST, KEPT, Run
 from danseo.scoring import measure
 from danseo.tasks.task import Task
-from danseo.training.fit import Fitting, Progress
+from danseo.training.batching import packed
+from danseo.training.fit import Fitting, Progress, load_weights
 from danseo.training.loop import Engine, Step, outputs_of
 from danseo.training.optim import freeze
-from danseo.training.speed import Gear, choose_gear
+from danseo.training.speed import Gear, settled_gear
 from danseo.training.workers import Workers
 
 KINDS: dict[str, type[Kind]] = {
@@ -69,9 +71,13 @@ class Encoder:
     def prepare(self, train: Sequence[Any], dev: Sequence[Any]) -> Cost:
         """Encode once; the cost of the tokenizer on dev comes out."""
         self.train_features = self.kind.encode(train, with_gold=True)
-        self.dev, self.dev_features = list(dev), self.kind.encode(dev, with_gold=True)
+        self.prepare_dev(dev)
         self.kind.prepare_loss(self.train_features)
         return tokenizer_cost(self.kind, self.dev, self.dev_features)
+
+    def prepare_dev(self, dev: Sequence[Any]) -> None:
+        """Encode what predict_dev and the scores of the select half are about."""
+        self.dev, self.dev_features = list(dev), self.kind.encode(dev, with_gold=True)
 
     def fit(self, run: Run, on_step: Callable[[Step, Progress], None], on_note: Callable[[str], None]) -> Progress:
         """Train on what prepare() encoded; the best weights by the select half remain."""
@@ -79,6 +85,26 @@ class Encoder:
         chosen = self._half(self.config.train.select_on)
         fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, run)
         return fitting.run_to_end(lambda: self._headline(engine, *chosen), on_step)
+
+    def score_kept(self, run: Run, fitted: Progress) -> dict[str, dict[str, float | None]]:
+        """The monitored metric of all weights that averaging kept, by half; the best ones are back at the end."""
+        scores: dict[str, dict[str, float | None]] = {}
+        for name in run.kept_weights():
+            load_weights(self.network, run.load_weights(f"{KEPT}/{name}.safetensors"))
+            step = fitted.kept[name][1] if name in fitted.kept else fitted.step
+            scores[name] = {"step": step, **self._by_half(self.predict_dev())}
+        if scores:
+            load_weights(self.network, run.load_weights(BEST))
+        return scores
+
+    def _by_half(self, predictions: Sequence[Prediction]) -> dict[str, float | None]:
+        found: dict[str, float | None] = {}
+        for half in ("select", "report", "dev"):
+            places = in_half(self.task, self.dev, half)
+            chosen = [self.dev[place] for place in places], [predictions[place] for place in places]
+            value = measure(self.task, *chosen)[self.monitor].value() if places else math.nan
+            found[half] = value if math.isfinite(value) else None
+        return found
 
     def facts(self, fitted: Progress) -> dict[str, Any]:
         """How the fitting went, for the record."""
@@ -96,23 +122,9 @@ class Encoder:
     def _engine(self, run: Run | None = None, on_note: Callable[[str], None] = lambda note: None) -> Engine:
         if self.gear is None:
             self.network.to(self.workers.device)
-            self.gear = self._gear(run)
+            self.gear = settled_gear(self.network, self.config.train, self.workers, run)
         self.gear.engage(self.network)
         return Engine(self.network, self.kind, self.workers, self.gear, self.config.train.batch_tokens, on_note)
-
-    def _gear(self, run: Run | None) -> Gear:
-        """As an earlier start of the run had it, else as measured; the first process decides."""
-        gear: Gear | None = None
-        if self.workers.is_first:
-            if run and (run.path / "gear.json").is_file():
-                gear = Gear(**run.read_json("gear.json"))
-            else:
-                memory = cache_root() / "measured.json"
-                gear = choose_gear(self.network, self.config.train, self.workers.device, memory)
-                if run:
-                    run.write_json("gear.json", {"precision": gear.precision, "attention": gear.attention})
-        chosen: Gear = self.workers.agreed(gear)
-        return chosen
 
     def _half(self, half: str) -> tuple[list[Any], list[Features]]:
         """The dev examples of a half, and their features with the places that the examples now have."""
@@ -135,6 +147,17 @@ class Encoder:
         self.kind.fit_decision(examples, features, outputs)
         predictions = self.kind.decode(examples, features, outputs)
         return measure(self.task, examples, predictions)[self.monitor].value()
+
+    def select_score(self) -> float:
+        """The monitored metric on the half that picks the checkpoint."""
+        return self._headline(self._engine(), *self._half(self.config.train.select_on))
+
+    def select_loss(self) -> float | None:
+        """The loss on the half that picks the checkpoint; None where heads compute it only while they learn."""
+        if self.task.kind == "track":
+            return None
+        _, features = self._half(self.config.train.select_on)
+        return loss_of(self._engine(), features)
 
     @property
     def monitor(self) -> str:
@@ -177,26 +200,32 @@ class Encoder:
             save_network(self.network, self.kind, folder)
         except (OSError, SafetensorError) as error:
             raise WorkFailed(f"{folder} cannot be written: {error}; free some space and run the same command") from None
+        self.save_decision(run)
+
+    def save_decision(self, run: Run) -> None:
+        """What decoding needs beside the weights."""
         state = {"decision": self.kind.decision(), "state": self.kind.extra_state()}
         run.write_json("model/danseo.json", state)
 
     def save_probabilities(self, run: Run) -> None:
-        """The character probabilities of a tagger, so that ensembles need no model."""
-        import io
-
-        import numpy as np
-
-        rows = getattr(self.kind, "latest_probabilities", None)
-        if rows is None:
-            return
-        buffer = io.BytesIO()
-        lengths = np.array([len(row) for row in rows])
-        np.savez_compressed(
-            buffer, probabilities=np.concatenate(rows), lengths=lengths, labels=np.array(self.task.labels)
-        )
-        run.write_bytes("predictions/dev.npz", buffer.getvalue())
+        """What the kind keeps of the dev answers, so that ensembles need no model."""
+        kept = self.kind.kept()
+        if kept is not None:
+            run.write_bytes("predictions/dev.npz", packed_arrays(kept))
 
     def _restore_head(self, source: Path) -> None:
         state = Run(source.parent).read_json(f"{source.name}/danseo.json")
         self.kind.restore_decision(state["decision"])
         self.kind.restore_state(state["state"])
+
+
+@torch.inference_mode()
+def loss_of(engine: Engine, features: Sequence[Features]) -> float:
+    """The mean loss over features with gold, dropout off."""
+    engine.network.eval()
+    total, weight = 0.0, 0.0
+    for part in packed(range(len(features)), [len(record) for record in features], engine.tokens):
+        outputs, batch = engine.forward([features[index] for index in part], with_gold=True)
+        loss, share = engine.kind.loss(outputs, batch)
+        total, weight = total + float(loss), weight + float(share)
+    return total / max(weight, 1e-9)

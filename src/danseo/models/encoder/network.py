@@ -34,7 +34,7 @@ class Network(nn.Module):
         made: dict[str, Tensor] = self.head(outputs.last_hidden_state, batch)
         return made
 
-    def collate(self, features: list[Features], kind: Kind, with_gold: bool) -> dict[str, Tensor]:
+    def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
         """Features as padded tensors."""
         ids = padded([record.ids for record in features], kind.pieces.pad)
         mask = padded([[1] * len(record) for record in features], 0)

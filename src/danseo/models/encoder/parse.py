@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from ufal.chu_liu_edmonds import chu_liu_edmonds
 
 from danseo.config import HeadConfig
 from danseo.errors import DanseoError
+from danseo.keeping import Arrays, tree_arrays
 from danseo.models.encoder.kind import (
     IGNORED,
     Features,
@@ -24,13 +24,13 @@ from danseo.models.encoder.kind import (
 from danseo.models.encoder.pieces import trimmed_offsets
 from danseo.models.encoder.places import NOWHERE, place_cross_entropy
 from danseo.records import ParseExample, Prediction
+from danseo.trees import FLOOR, best_tree
 
 _TAGS = (
     "NNG NNP NNB NP NR VV VA VX VCP VCN MMA MMD MMN MAG MAJ JC IC JKS JKC JKG JKO JKB JKV JKQ JX EP EF EC ETN ETM "
     "XPN XSN XSV XSA XR SF SP SS SE SO SL SH SW SN NA"
 )
 TAGS = tuple(_TAGS.split())
-FLOOR = -1e4  # the lowest log probability kept, so that half precision holds it
 LSTM_SIZE, TAG_SIZE = 768, 256  # of the official architecture
 
 
@@ -54,6 +54,8 @@ class Parse(Kind):
         self.index = {label: number for number, label in enumerate(self.task.labels)}
         self.latest_arcs: list[Any] = []
         """Log probabilities of the heads, words x (root and words) in half precision, per example decoded last."""
+        self.latest_relations: list[Any] = []
+        """The best relation for each of these heads, by number."""
 
     def encode(self, examples: Sequence[ParseExample], *, with_gold: bool) -> list[Features]:
         encodings = self.pieces.cut([" ".join(example.words) for example in examples])
@@ -122,16 +124,21 @@ class Parse(Kind):
     def decode(
         self, examples: Sequence[ParseExample], features: Sequence[Features], outputs: Sequence[Outputs]
     ) -> list[Prediction]:
-        self.latest_arcs = []
+        self.latest_arcs, self.latest_relations = [], []
         predictions = []
         for example, record, output in zip(examples, features, outputs, strict=True):
             arcs = whole_arcs(log_softmax(output["arcs"].astype(np.float64)), record.fields["words"])
+            kept = arcs.astype(np.float16)  # the tree is that of what is kept, so that it can be found again
             relations = self._whole_relations(output["relations"], record.fields["words"])
-            heads = arcs.argmax(axis=1) if self.official else best_tree(arcs)
+            heads = arcs.argmax(axis=1) if self.official else best_tree(kept)
             labels = [self.task.labels[r] for r in relations[np.arange(len(heads)), heads]]
             predictions.append(Prediction(example.guid, tuple(zip(heads.tolist(), labels, strict=True))))
-            self.latest_arcs.append(arcs.astype(np.float16))
+            self.latest_arcs.append(kept)
+            self.latest_relations.append(relations)
         return predictions
+
+    def kept(self) -> Arrays:
+        return tree_arrays(list(zip(self.latest_arcs, self.latest_relations, strict=True)), self.task.labels)
 
     def _whole_relations(self, relations: Any, words: int) -> Any:
         """The best relation for each word and head; words past the limit get the most frequent one, the root VP."""
@@ -200,18 +207,6 @@ def whole_arcs(arcs: Any, words: int) -> Any:
         tail = np.arange(kept, words)
         whole[tail, np.where(tail + 1 < words, tail + 2, 0)] = 0.0
     return whole
-
-
-def best_tree(arcs: Any) -> Any:
-    """The heads of the best tree with exactly one root; arcs are words x (root and words)."""
-    words = len(arcs)
-    scores = np.full((words + 1, words + 1), np.nan)
-    scores[1:] = arcs
-    scores[1:, 0] -= (words + 1) * (
-        arcs.max(initial=0.0) - arcs.min(initial=0.0) + 1.0
-    )  # a second root costs more than any tree can win
-    np.fill_diagonal(scores, np.nan)
-    return np.array(chu_liu_edmonds(scores)[0][1:], dtype=np.int64)
 
 
 class Biaffine(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from danseo.decoding import Array, character_probabilities, decode_characters, spread
+from danseo.keeping import Arrays, tag_arrays
 from danseo.models.encoder.kind import (
     IGNORED,
     Features,
@@ -91,6 +92,9 @@ class Tag(Kind):
         decode = self._decode_official if self.official else self._decode_windows
         answers = decode(examples, features, outputs)
         return [Prediction(example.guid, answer) for example, answer in zip(examples, answers, strict=True)]
+
+    def kept(self) -> Arrays:
+        return tag_arrays(self.latest_probabilities, self.task.labels)
 
     def _decode_windows(
         self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]

@@ -92,9 +92,12 @@ class Track(Kind):
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
         self.values = Values(self.pieces, count_values(record.fields["state"] for record in features))
+        gates = np.concatenate([record.fields["gates"] for record in features])
         if self.train.class_weights == "balanced":
-            gates = np.concatenate([record.fields["gates"] for record in features])
             self.class_weights = balanced_weights(gates.tolist(), len(GATES))
+        weights = np.ones(len(GATES)) if self.class_weights is None else self.class_weights.numpy()
+        pieces = sum(len(ids) for record in features for ids in record.fields["targets"].values())
+        self._usual = float(weights[gates].sum()) / len(features), max(1, pieces) / len(features)
 
     def extra_state(self) -> dict[str, Any]:
         """What decoding needs beyond weights, for a JSON file: the values of the training states, by slot."""
@@ -135,13 +138,17 @@ class Track(Kind):
         }
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The mean over gates plus the mean over pieces of values, for each example of the batch."""
-        gates, weight = weighted_cross_entropy(
+        """The mean over gates plus the mean over pieces of values.
+
+        Both divide by what an example of the training set has on average, not by what this batch happens to have: a
+        batch worked off in parts then has the gradient of the whole.
+        """
+        gates, _ = weighted_cross_entropy(
             outputs["gates"].flatten(0, 1), batch["gates"].flatten(), self.class_weights, self.train.label_smoothing
         )
-        pieces = (batch["targets"] >= 0).sum().clamp(min=1)
+        weight, pieces = self._usual
         examples = torch.tensor(float(len(batch["gates"])), device=gates.device)
-        return examples * (gates / weight + outputs["surprise"].sum() / pieces), examples
+        return gates / weight + outputs["surprise"].sum() / pieces, examples
 
     def unpack(
         self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]

@@ -1,0 +1,175 @@
+"""Speed and memory of probing against the old way, each in a process of its own, on the same windows.
+
+    python bench/probing.py [--items N] [--text FILE] [--precision fp32]
+
+A random BERT of 12 layers × 768 with 32k pieces fills gaps in texts of 200-400 characters. The old way is
+`pipeline("fill-mask")` with its 50 best guesses, Kiwi on each guess, once for @1 and once again for @5.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from danseo.models.scratch import Size, encoder_config, train_tokenizer
+from danseo.probing.items import ProbeItem, read_items, shipped_items, write_items
+from danseo.probing.probe import ProbeOptions, probe_model
+from danseo.probing.rules import cleaned, lenient
+from danseo.probing.texts import read_documents
+from danseo.tables import Table, to_markdown
+
+ROOT = Path(__file__).parents[1]
+REAL_TEXT = ROOT.parent / "shared" / "data" / "text" / "kowiki" / "kowiki_valid.txt.gz"
+SIZE = Size(layers=12, hidden=768, heads=12, vocabulary=32000, positions=512)
+BATCH = 32  # of the old way
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Texts of 200-400 characters: from real articles where they are there, else from the built-in probes."""
+    if path.is_file():
+        for document in read_documents("bench", path):
+            yield from (line[:400] for line in document.text.split("\n") if len(line) >= 200)
+    else:
+        found = sorted({item.text for item in (*shipped_items("dev"), *shipped_items("test"))})
+        for number in range(2000):
+            yield " ".join(random.Random(number).sample(found, 3))[: 200 + number % 200]
+
+
+def gaps(path: Path, count: int) -> list[ProbeItem]:
+    """One gap per text: a word from its middle."""
+    items: list[ProbeItem] = []
+    for text in texts(path):
+        words = [match for match in re.finditer(r"[가-힣]{2,}", text) if "[" not in text]
+        if words and len(items) < count:
+            word = words[len(words) // 2]
+            name = f"b{len(items)}"
+            items.append(
+                ProbeItem(name, "bench", name, "repeated", text, word.span(), word[0], None, None, "none", "bench")
+            )
+    return items
+
+
+def make_checkpoint(folder: Path, path: Path) -> int:
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    tokenizer = train_tokenizer(texts(path), "bert", SIZE)
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(encoder_config("bert", SIZE, tokenizer))
+    counts = Counter(syllable for text in texts(path) for syllable in text if "가" <= syllable <= "힣")
+    common = tokenizer.convert_tokens_to_ids([syllable for syllable, _ in counts.most_common(150)])
+    model.cls.predictions.bias.data[common] += 1.0  # so that a random model hits something, and scores can differ
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return len(tokenizer)
+
+
+def peak() -> float:
+    """The most memory this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def danseo_way(folder: Path, items: list[ProbeItem], precision: str) -> dict[str, Any]:
+    from danseo.probing.masked import MaskedModel
+
+    masked = MaskedModel.load(str(folder), "cpu", precision)
+    loaded, start, work = peak(), time.perf_counter(), time.process_time()
+    result = probe_model(masked, items, ProbeOptions(quick=True))
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu": time.process_time() - work,
+        "filter": result.seconds["noun_filter"],
+        "loaded": loaded,
+        "lenient@1": result.value("repeated", "lenient@1"),
+        "lenient@5": result.value("repeated", "lenient@5"),
+    }
+
+
+def old_way(folder: Path, items: list[ProbeItem], precision: str) -> dict[str, Any]:
+    from kiwipiepy import Kiwi
+    from transformers import pipeline
+
+    fill: Any = pipeline("fill-mask", model=str(folder), device="cpu")
+    kiwi = Kiwi(num_workers=1)
+    kiwi.tokenize("모형을 불러온다")
+    loaded, start, work = peak(), time.perf_counter(), time.process_time()
+    inputs = [f"{item.left}{fill.tokenizer.mask_token}{item.right}" for item in items]
+    scores: dict[str, Any] = {}
+    for cut in (1, 5):
+        hits = 0
+        for item, guesses in zip(items, fill(inputs, top_k=50, batch_size=BATCH), strict=True):
+            words = (cleaned(guess["token_str"]) for guess in guesses)
+            nouns = [w for w in words if w and any(t.tag in ("NNG", "NNP") for t in kiwi.tokenize(w))][:cut]
+            hits += any(lenient(item.target, word) for word in nouns)
+        scores[f"lenient@{cut}"] = hits / len(items)
+    seconds = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - work}
+    return {**seconds, "loaded": loaded, **scores}
+
+
+WAYS = {"danseo": danseo_way, "old": old_way}
+
+
+def child(way: str, folder: Path, precision: str, cache: Path) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--way", way, "--folder", str(folder), "--precision", precision]
+    variables = {**os.environ, "DANSEO_CACHE": str(cache), "OMP_WAIT_POLICY": "PASSIVE"}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    if done.returncode:
+        sys.exit(done.stderr[-2000:])
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def table(results: dict[str, dict[str, Any]], pieces: int, count: int) -> Table:
+    old, ours = results["old"], results["danseo"]
+    rows: list[tuple[object, ...]] = [
+        (name, r["seconds"], r["cpu"], r["peak"], r["peak"] - r["loaded"], r["lenient@1"], r["lenient@5"])
+        for name, r in results.items()
+    ]
+    work = [r["peak"] - r["loaded"] for r in (ours, old)]
+    speed = [old[key] / ours[key] for key in ("seconds", "cpu")]
+    note = (
+        f"{speed[0]:.1f}x as fast ({speed[1]:.1f}x in CPU seconds); memory while probing "
+        f"{work[0] / max(1, work[1]):.2f} of the old way's; the noun filter, once per vocabulary: "
+        f"{results['danseo, first time']['filter']:.1f} s"
+    )
+    columns = ("way", "seconds", "CPU seconds", "peak MB", "MB while probing", "lenient@1", "lenient@5")
+    return Table(f"{count} gaps, 12 × 768, {pieces} pieces", columns, rows, note)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=500)
+    parser.add_argument("--text", type=Path, default=REAL_TEXT)
+    parser.add_argument("--precision", default="fp32", choices=["auto", "fp32", "bf16"])
+    parser.add_argument("--way", choices=WAYS)
+    parser.add_argument("--folder", type=Path)
+    chosen = parser.parse_args()
+    if chosen.way:  # a process of its own for each way
+        items = read_items(chosen.folder / "items.jsonl")
+        print(json.dumps({**WAYS[chosen.way](chosen.folder, items, chosen.precision), "peak": peak()}))
+        return
+    with tempfile.TemporaryDirectory(prefix="danseo-bench-") as place:
+        folder, cache = Path(place, "model"), Path(place, "cache")
+        pieces = make_checkpoint(folder, chosen.text)
+        items = gaps(chosen.text, chosen.items)
+        write_items(folder / "items.jsonl", items)
+        names = {"danseo, first time": "danseo", "danseo": "danseo", "old": "old"}
+        results = {name: child(way, folder, chosen.precision, cache) for name, way in names.items()}
+    print(to_markdown(table(results, pieces, len(items))))
+    same = all(results["danseo"][key] == results["old"][key] for key in ("lenient@1", "lenient@5"))
+    if chosen.precision == "fp32" and not same:
+        sys.exit("the scores differ")
+
+
+if __name__ == "__main__":
+    main()

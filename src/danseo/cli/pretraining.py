@@ -1,0 +1,169 @@
+"""danseo pretrain and coref: masked language models from text."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from danseo.cli.common import ManyValues, as_json_option, show
+from danseo.errors import DanseoError
+
+_set = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting (--settings).")
+_config = click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings.")
+_listing = click.option("--settings", "listing", is_flag=True, help="List every setting with its default and meaning.")
+_out = click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the training. [runs/…]")
+_seed = click.option("--seed", type=int, help="Seed of order, masks and dropout. [default: 42]")
+_device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
+_force = click.option("--force", is_flag=True, help="Start anew, whatever was there.")
+_probes = click.option(
+    "--probe-items",
+    "probes",
+    type=click.Path(path_type=Path),
+    metavar="FILE|sample",
+    help="Probe with these items; the documents they come from are never trained on.",
+)
+_trust = click.option(
+    "--trust-remote-code", is_flag=True, default=None, help="Run code that comes with the checkpoint."
+)
+
+
+_text = click.option(
+    "--text",
+    "texts",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILES…",
+    help="Text files or folders, plain or gzipped: documents between blank lines, or JSON lines.",
+)
+
+
+@click.command("pretrain", cls=ManyValues)
+@_text
+@_config
+@click.option("--from", "checkpoint", metavar="MODEL", help="Go on from a Hub id, id@revision or folder.")
+@click.option("--seq-len", type=int, help="Longest sequence in pieces; positions are extended where needed.")
+@click.option("--steps", type=int, help="Optimiser steps.")
+@click.option("--epochs", type=float, help="Passes over the text.")
+@click.option("--minutes", type=float, help="Time for training, turned into steps by measuring the first ones.")
+@_probes
+@_out
+@_set
+@_seed
+@_trust
+@_device
+@_force
+@_listing
+@as_json_option
+def pretrain_command(
+    texts: tuple[Path, ...],
+    file: Path | None,
+    probes: Path | None,
+    out: Path | None,
+    settings: tuple[str, ...],
+    device: str | None,
+    force: bool,
+    listing: bool,
+    as_json: bool,
+    **named: Any,
+) -> None:
+    """Train a masked language model on text, from scratch or further: checkpoint-<step> folders; resumes."""
+    from danseo.pretraining.config import PretrainConfig
+    from danseo.pretraining.pretrain import PretrainJob, pretrain
+    from danseo.pretraining.sheet import pretrain_tables
+
+    if listing:
+        return _list_settings(PretrainConfig(), as_json)
+    require_text(texts)
+    config = configured(PretrainConfig(), file, settings, named)
+    job = PretrainJob(config, texts, _items(probes), device, quiet=as_json)
+    run = pretrain(job, out, force=force)
+    if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
+        show(pretrain_tables(run), as_json, run.read_json("result.json"))
+
+
+def _list_settings(config: Any, as_json: bool) -> None:
+    from danseo.listing import settings_table
+
+    table = settings_table(config)
+    show([table], as_json, table.as_dict())
+
+
+def require_text(texts: tuple[Path, ...]) -> None:
+    if not texts:
+        raise DanseoError("no text; name files or folders with --text")
+
+
+def configured(config: Any, file: Path | None, settings: tuple[str, ...], named: dict[str, Any]) -> Any:
+    """The defaults, then the file, then --set, then options of their own."""
+    from danseo.config import parse_setting, read_settings, with_settings
+
+    cls: Any = type(config)
+    if file:
+        config = with_settings(config, read_settings(file, cls))
+    config = with_settings(config, dict(parse_setting(assignment, cls) for assignment in settings))
+    return with_settings(config, {key: value for key, value in named.items() if value is not None})
+
+
+def _items(probes: Path | None) -> tuple[Any, ...]:
+    from danseo.probing.items import read_items, shipped_items
+
+    if probes is None:
+        return ()
+    return tuple(shipped_items("dev") if str(probes) == "sample" else read_items(probes))
+
+
+@click.command("coref", cls=ManyValues)
+@click.argument("checkpoint", required=False)
+@_text
+@click.option("--dataset", type=click.Path(path_type=Path), metavar="DIR", help="A dataset that was saved before.")
+@click.option("--save-dataset", type=click.Path(path_type=Path), metavar="DIR", help="Keep the prepared dataset here.")
+@_config
+@click.option("--epochs", type=float, help="Passes over the mentions. [default: 5]")
+@click.option("--steps", type=int, help="Optimiser steps instead.")
+@click.option("--objective", type=click.Choice(["target", "mlm", "both", "all"]), help="What is learned. [both]")
+@click.option("--ablate", is_flag=True, help="As --objective all: each objective for equally many steps.")
+@click.option("--seq-len", type=int, help="Longest sequence in pieces.")
+@_probes
+@_out
+@_set
+@_seed
+@_trust
+@_device
+@_force
+@_listing
+@as_json_option
+def coref_command(
+    checkpoint: str | None,
+    texts: tuple[Path, ...],
+    dataset: Path | None,
+    save_dataset: Path | None,
+    file: Path | None,
+    objective: str | None,
+    ablate: bool,
+    probes: Path | None,
+    out: Path | None,
+    settings: tuple[str, ...],
+    device: str | None,
+    force: bool,
+    listing: bool,
+    as_json: bool,
+    **named: Any,
+) -> None:
+    """Teach a masked language model to recover later mentions of an entity from earlier ones; probes before, after."""
+    from danseo.pretraining.config import CorefConfig
+    from danseo.pretraining.coref import OBJECTIVES, CorefJob, coref
+    from danseo.pretraining.sheet import coref_tables
+
+    if listing:
+        return _list_settings(CorefConfig(checkpoint=""), as_json)
+    if checkpoint is None:
+        raise DanseoError("no checkpoint; name a folder or a Hub id of a masked language model")
+    whole = ablate or objective == "all"
+    if objective and not whole:
+        named["objective"] = objective
+    config = configured(CorefConfig(checkpoint=checkpoint), file, settings, named)
+    job = CorefJob(config, texts, dataset, save_dataset, _items(probes), device, quiet=as_json)
+    document = coref(job, out, OBJECTIVES if whole else None, force=force)
+    if os.environ.get("RANK", "0") == "0":
+        show(coref_tables(document), as_json, document)

@@ -1,0 +1,151 @@
+"""danseo tune: the options of a training command, and those of a search over its settings."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from danseo.cli.common import ManyValues, as_json_option, show
+from danseo.cli.pretraining import configured, coref_command, pretrain_command, require_text
+from danseo.cli.training import train_command, train_config
+from danseo.errors import DanseoError, PartlyDone
+
+_SEARCH = (
+    click.Option(["--space"], required=True, type=click.Path(path_type=Path), help="TOML: setting = range or choices."),
+    click.Option(["--trials"], default=20, show_default=True, type=click.IntRange(min=1), help="Trials in all."),
+    click.Option(
+        ["--storage"], default="sqlite:///study.db", show_default=True, help="Database; several processes may share it."
+    ),
+    click.Option(["--study"], metavar="NAME", help="Name in the storage. [default: by settings, space and data]"),
+    click.Option(
+        ["--pruner"],
+        type=click.Choice(["median", "none"]),
+        default="median",
+        show_default=True,
+        help="Stop bad trials.",
+    ),
+    click.Option(["--startup"], default=4, show_default=True, type=click.IntRange(min=1), help="Random trials first."),
+    click.Option(["--search-seed"], default=0, show_default=True, type=int, help="Seed of the search."),
+    click.Option(
+        ["--results"], type=click.Path(path_type=Path), metavar="DIR", help="Best settings and plots. [tune/STUDY]"
+    ),
+)
+_PROBES = (
+    click.Option(
+        ["--probe-items", "probes"],
+        type=click.Path(path_type=Path),
+        metavar="DIR|sample",
+        required=True,
+        help="Folder with dev.jsonl, which judges trials, and test.jsonl, which is looked at once.",
+    ),
+    click.Option(
+        ["--metric"],
+        type=click.Choice(["composite", "strict@1", "strict@5"]),
+        default="composite",
+        show_default=True,
+        help="The score of the dev items that is maximised.",
+    ),
+)
+_OWN = ("space", "trials", "storage", "study", "pruner", "startup", "search_seed", "results")
+
+
+@click.group("tune")
+def tune() -> None:
+    """Search for good settings of a training command with Optuna; the same command goes on, also in parallel."""
+
+
+def _tunable(command: click.Command, more: Sequence[click.Parameter], without: Sequence[str]) -> Callable[..., Any]:
+    """Register a tuned form of a training command: its parameters, and those of the search."""
+
+    def register(callback: Callable[..., Any]) -> click.Command:
+        gone = {"force", "as_json", "listing", *without}
+        kept = [parameter for parameter in command.params if parameter.name not in gone]
+        made = ManyValues(
+            command.name,
+            params=[*kept, *more, *_SEARCH],
+            callback=callback,
+            help=callback.__doc__,
+            no_args_is_help=False,
+        )
+        as_json_option(made)
+        tune.add_command(made)
+        return made
+
+    return register
+
+
+@_tunable(train_command, (), ("select_on",))
+def train(as_json: bool, **given: Any) -> None:
+    """Tune danseo train: trials are judged on the select half of dev, the best one is reported on the other half."""
+    from danseo.data import data_root
+    from danseo.tuning.targets import TrainTarget
+
+    search = {name: given.pop(name) for name in _OWN}
+    root, runs, device = data_root(given.pop("data_dir")), given.pop("runs"), given.pop("device")
+    first = (given.pop(name) for name in ("task", "model", "recipe", "settings"))
+    _search(TrainTarget(train_config(*first, given), root, runs, device), search, as_json)
+
+
+@_tunable(pretrain_command, _PROBES, ("probes", "out"))
+def pretrain(as_json: bool, **given: Any) -> None:
+    """Tune danseo pretrain: trials are judged by the dev probe, the best checkpoint is reported on the test probe."""
+    from danseo.pretraining.config import PretrainConfig
+
+    require_text(given["texts"])
+    _tune_masked("pretrain", PretrainConfig(), as_json, given)
+
+
+@_tunable(coref_command, _PROBES, ("probes", "out", "ablate", "save_dataset"))
+def coref(as_json: bool, **given: Any) -> None:
+    """Tune danseo coref: trials are judged by the dev probe, the best checkpoint is reported on the test probe."""
+    from danseo.pretraining.config import CorefConfig
+
+    checkpoint = given.pop("checkpoint")
+    if checkpoint is None:
+        raise DanseoError("no checkpoint; name a folder or a Hub id of a masked language model")
+    if given["objective"] == "all":
+        raise DanseoError(
+            "--objective all is three trainings; tune one of target, mlm and both, or put it in the space"
+        )
+    _tune_masked("coref", CorefConfig(checkpoint=checkpoint), as_json, given)
+
+
+def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]) -> None:
+    from danseo.probing.items import read_items, shipped_items
+    from danseo.tuning.targets import MaskedTarget
+
+    search = {name: given.pop(name) for name in _OWN}
+    probes, score, texts, device = (given.pop(name) for name in ("probes", "metric", "texts", "device"))
+    file, settings, dataset = given.pop("file"), given.pop("settings"), given.pop("dataset", None)
+    items = {
+        split: shipped_items(split) if str(probes) == "sample" else read_items(probes, split)
+        for split in ("dev", "test")
+    }
+    if not probes.is_dir() and str(probes) != "sample":
+        raise DanseoError(f"--probe-items {probes}: name the folder that `danseo data probes` wrote, or sample")
+    config = configured(config, file, settings, given)
+    target = MaskedTarget(config, texts, items, Path("runs") / "tune", score, dataset, device, command)
+    _search(target, search, as_json)
+
+
+def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
+    from danseo.tuning.sheet import study_tables, write_results
+    from danseo.tuning.study import TuneOptions, tune
+
+    options = TuneOptions(
+        search["space"],
+        search["trials"],
+        search["storage"],
+        search["study"] or "",
+        search["search_seed"],
+        search["pruner"],
+        search["startup"],
+    )
+    study = tune(target, options, on_note=lambda line: None if as_json else click.echo(line, err=True))
+    document = write_results(study, target, search["results"] or Path("tune") / study.study_name)
+    show(study_tables(document), as_json, document)
+    if failed := [row for row in document["trials"] if row["error"]]:
+        raise PartlyDone(
+            f"{len(failed)} of {len(document['trials'])} trials failed, the last one: {failed[-1]['error']}"
+        )

@@ -1,0 +1,186 @@
+"""An ensemble as an ordinary run: members in, a run directory out, and no model loaded."""
+
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from danseo.comparing import compare
+from danseo.config import RunConfig, TrainConfig
+from danseo.ensembling.blend import Array, default_method, make_blend, shares
+from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
+from danseo.ensembling.members import Member, Members, headline, open_members
+from danseo.ensembling.tags import Tags
+from danseo.errors import DanseoError
+from danseo.experiment import environment, finite, score_halves
+from danseo.halves import in_half
+from danseo.keeping import Arrays, packed_arrays, span_arrays, tag_arrays, tree_arrays
+from danseo.records import Prediction
+from danseo.runs.directory import Run
+from danseo.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Options:
+    """How members become one."""
+
+    method: str | None = None
+    weights: str | None = None
+    """fit, a number per member, or nothing for equal ones."""
+    select: str | None = None
+    """greedy, or nothing for all."""
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.weights == "fit" or self.select is not None
+
+
+def make_ensemble(
+    paths: Sequence[Path],
+    data_dir: str | None,
+    runs: Path,
+    options: Options,
+    *,
+    force: bool = False,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> Run:
+    """The run of an ensemble; the same members and options give the same one."""
+    started = time.perf_counter()
+    given = open_members(paths, data_dir)
+    start = parse_weights(options.weights, len(given))
+    members, order = given.ordered()
+    start, options = start[order], replace(options, method=options.method or default_method(members))
+    run = Run(runs / ensemble_name("ensemble", members.listed, _options(options, start), members.task))
+    if force:
+        run.remove()
+    if run.is_finished:
+        return run
+    blend = make_blend(members, str(options.method))  # complains before anything is written
+    run.start(ensemble_config(members, options))
+    run.write_json("members.json", {**_options(options, start), "members": located(members.listed, run)})
+    try:
+        weights = _weights(members, options, start, on_note)
+        predictions, kept = blend(weights)
+        _write(run, members, predictions, kept, time.perf_counter() - started)
+        scores = _scores(members, options, weights, predictions)
+        if isinstance(blend, Tags):
+            scores["ensemble"]["plain_argmax"] = _reported(members, scores["reported_on"], blend.plain(weights))
+        run.write_json("scores.json", scores)
+    except DanseoError as error:
+        run.fail(str(error))
+        raise
+    return run
+
+
+def _options(options: Options, start: Array) -> dict[str, Any]:
+    weights = options.weights if options.weights in (None, "fit") else shares(start).round(9).tolist()
+    return {"method": options.method, "weights": weights or "equal", "select": options.select or "all"}
+
+
+def ensemble_name(kind: str, members: Sequence[Member], options: dict[str, Any], task: Task) -> str:
+    """ner--ensemble-prob--s1+2--0a1b2c3d: the kind, the seeds, and a fingerprint of members and options."""
+    seeds = sorted({member.seed for member in members if member.seed is not None})
+    shown = "+".join(map(str, seeds)) if len(seeds) <= 4 else f"{len(seeds)}seeds"
+    identity = {**options, "task": task.name, "members": [(member.name, member.digest) for member in members]}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:8]
+    label = "-".join(part for part in (kind, options.get("method")) if part)
+    return f"{task.name}--{label}--s{shown}--{digest}"
+
+
+def ensemble_config(members: Members, options: Options) -> RunConfig:
+    """Settings that tables can show; what made the run stands in members.json."""
+    given = {None: None, "fit": "fit"}.get(options.weights, "weighted")
+    extra = [word for word in (given, options.select) if word]
+    label = "-".join(["ensemble", str(options.method), *extra])
+    seeds = [member.seed for member in members.listed if member.seed is not None]
+    return RunConfig(
+        task=members.task.name,
+        model=f"{label} of {member_models(members.listed)}",
+        seed=min(seeds),
+        recipe="ensemble",
+        train=TrainConfig(select_on="dev" if members.select_on == "dev" else "select"),
+    )
+
+
+def member_models(members: Sequence[Member]) -> str:
+    """roberta-base + roberta-large×2: whose runs these are, whatever their seeds."""
+    counts = Counter(member.model for member in members)
+    return " + ".join(name if count == 1 else f"{name}×{count}" for name, count in sorted(counts.items()))
+
+
+def member_facts(member: Member) -> dict[str, Any]:
+    """Who the member is."""
+    return {"run": member.name, "model": member.model, "seed": member.seed, "sha256": member.digest}
+
+
+def located(members: Sequence[Member], run: Run) -> list[dict[str, Any]]:
+    """Who the members are, and where they were as seen from the run."""
+    places = (os.path.relpath(member.path.resolve(), run.path.resolve()) for member in members)
+    return [{**member_facts(member), "path": place} for member, place in zip(members, places, strict=True)]
+
+
+def _weights(members: Members, options: Options, start: Array, on_note: Callable[[str], None]) -> Array:
+    """The weights as given, or as the select half has them."""
+    if not options.is_fitted:
+        return shares(start)
+    judge = Judge(members, str(options.method), on_note)
+    weights = greedy_weights(judge, start) if options.select else start
+    return fitted_weights(judge, weights) if options.weights == "fit" else shares(weights)
+
+
+def _write(
+    run: Run, members: Members, predictions: Sequence[Prediction], kept: list[Any] | None, seconds: float
+) -> None:
+    if kept is not None:
+        run.write_bytes("predictions/dev.npz", packed_arrays(_arrays(members.task, kept)))
+    run.write_predictions("dev", predictions)
+    run.write_json("environment.json", environment(members.hashes, "cpu", seconds))
+
+
+def _arrays(task: Task, kept: list[Any]) -> Arrays:
+    if task.kind == "tag":
+        return tag_arrays(kept, task.labels)
+    return tree_arrays(kept, task.labels) if task.kind == "parse" else span_arrays(kept)
+
+
+def _scores(members: Members, options: Options, weights: Array, predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """The scores of the run, and what the ensemble gains over each member on the reported examples."""
+    task, examples = members.task, members.examples
+    scores = score_halves(task, examples, predictions, members.select_on)
+    compared = gains(members.half(scores["reported_on"]) if scores["scores"].get("report") else members, predictions)
+    rows = [
+        {**member_facts(member), "weight": float(weight), "select_score": finite(member.select_score), **gain}
+        for member, weight, gain in zip(members.listed, weights, compared, strict=True)
+    ]
+    facts = {"method": options.method, "weights": options.weights or "equal", "select": options.select or "all"}
+    facts |= {"fitted_on": "select" if options.is_fitted else None}
+    return scores | {"select_score": _reported(members, "select", predictions), "ensemble": {**facts, "members": rows}}
+
+
+def _reported(members: Members, half: str, predictions: Sequence[Prediction]) -> float | None:
+    """The headline of other answers on the reported examples."""
+    places = in_half(members.task, members.examples, half)
+    chosen = [members.examples[k] for k in places], [predictions[k] for k in places]
+    return finite(headline(members.task, *chosen))
+
+
+def gains(members: Members, predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
+    """Per member its headline, by how much the ensemble is better, the paired interval and p."""
+    task, answered = members.task, {prediction.guid: prediction for prediction in predictions}
+    ours = [answered[example.guid] for example in members.examples]
+    others = [id_ for id_ in task.metrics if id_ != task.headline]
+    found = []
+    for member in members.listed:
+        systems = {"member": member.predictions, "ensemble": ours}
+        comparison = compare(task, members.examples, systems, rounds=1000, skip=others)
+        (difference,) = comparison.differences
+        facts = difference.as_dict()
+        score = finite(comparison.values[task.headline]["member"])
+        kept = {key: facts[key] for key in ("difference", "interval", "p_permutation")}
+        found.append({"score": score, **kept})
+    return found

@@ -1,0 +1,40 @@
+"""What `danseo ensemble` and `danseo soup` print: the members beside the whole, and what it gains."""
+
+from typing import Any
+
+from danseo.runs.directory import Run
+from danseo.runs.sheet import run_tables
+from danseo.tables import Table
+
+
+def ensemble_tables(run: Run) -> list[Table]:
+    """The members with their weights and scores and the gain over each, then the scores of the run."""
+    scores = run.read_json("scores.json")
+    return [_members(scores), *run_tables(run)]
+
+
+def _members(scores: dict[str, Any]) -> Table:
+    facts = scores["ensemble"]
+    listed = scores["scores"].get(scores["reported_on"]) or scores["scores"]["dev"]
+    own = next(score["value"] for score in listed if score["id"] == scores["headline"])
+    rows: list[tuple[object, ...]] = [
+        (member["run"], member["weight"], member["score"], member["difference"], _ends(member), member["p_permutation"])
+        for member in facts["members"]
+    ]
+    rows.append((facts.get("kind", "ensemble").upper(), None, own, None, None, None))
+    how = [f"weights: {facts['weights']}", f"members: {facts['select']}"]
+    how = [f"method: {facts['method']}", *how] if facts.get("method") else how
+    how.append("fitted on the select half of dev" if facts["fitted_on"] else "nothing fitted")
+    if facts.get("plain_argmax") is not None:
+        how.append(
+            f"tags decoded legally; the likeliest tag of each character alone would score {facts['plain_argmax']:.2f}"
+        )
+    where = "report half of dev" if scores["reported_on"] == "report" else "all of dev"
+    title = f"{scores['headline']} on the {where}"
+    columns = ("run", "weight", "score", "gain", "95 % interval", "p")
+    return Table(title, columns, rows, "; ".join(how))
+
+
+def _ends(member: dict[str, Any]) -> str | None:
+    low, high = member["interval"]
+    return None if low is None or high is None else f"{low:+.2f} … {high:+.2f}"

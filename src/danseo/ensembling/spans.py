@@ -1,0 +1,75 @@
+"""Answers of several members to questions as one: summed probabilities of their candidates, or votes."""
+
+import math
+
+from danseo.ensembling.blend import Array, Blended, require_kept, shares, trusted
+from danseo.ensembling.members import Members
+from danseo.keeping import Spans as Candidates
+from danseo.records import Prediction
+
+
+class Spans:
+    """mrc: the same text from several members counts together, "" among them."""
+
+    def __init__(self, members: Members, method: str) -> None:
+        self.members, self.method = members, method
+        self.guids = [p.guid for p in members.listed[0].predictions]
+        if method != "vote":
+            kept = require_kept(members, method, "scores of answers")
+            self.tables = [[scored(listed, method) for listed in member] for member in kept]
+
+    def __call__(self, weights: Array) -> Blended:
+        if self.method == "vote":
+            return self._voted(trusted(shares(weights), self.members)), None
+        rows = [(t, w) for t, w in zip(self.tables, shares(weights).tolist(), strict=True) if w > 0]
+        predictions, kept = [], []
+        for place, guid in enumerate(self.guids):
+            candidates = pooled([(table[place], weight) for table, weight in rows], self.method)
+            kept.append(candidates)
+            predictions.append(answer(guid, candidates))
+        return predictions, kept
+
+    def _voted(self, weights: Array) -> list[Prediction]:
+        """The text with the most votes; the chance of no answer is the mean of what the members say."""
+        predictions = []
+        for place, guid in enumerate(self.guids):
+            votes: dict[str, float] = {}
+            none = 0.0
+            for member, weight in zip(self.members.listed, weights.tolist(), strict=True):
+                given = member.predictions[place]
+                votes[given.answer] = votes.get(given.answer, 0.0) + weight
+                none += weight * (given.probabilities or {}).get("", float(given.answer == ""))
+            best = max(votes, key=lambda text: (votes[text], text))
+            predictions.append(Prediction(guid, best, {"": round(min(1.0, none / weights.sum()), 6)}))
+        return predictions
+
+
+def scored(candidates: Candidates, method: str) -> dict[str, float]:
+    """Text -> its score: as it is for logit, else the logarithm of its probability among the candidates."""
+    if method == "logit":
+        return dict(candidates)
+    highest = max(score for _, score in candidates)
+    total = highest + math.log(sum(math.exp(score - highest) for _, score in candidates))
+    return {text: score - total for text, score in candidates}
+
+
+def pooled(members: list[tuple[dict[str, float], float]], method: str) -> Candidates:
+    """The candidates of all, best first, "" at the end; a text that a member lacks is at best as good as its last."""
+    texts = dict.fromkeys(text for table, _ in members for text in table if text)
+    found = {}
+    for text in (*texts, ""):
+        if method == "prob":
+            total = sum(weight * math.exp(table[text]) for table, weight in members if text in table)
+            found[text] = math.log(total) if total > 0 else -745.0
+        else:
+            found[text] = sum(weight * table.get(text, min(table.values())) for table, weight in members)
+    bar = found.pop("")
+    return [*sorted(found.items(), key=lambda pair: (-pair[1], pair[0])), ("", bar)]
+
+
+def answer(guid: str, candidates: Candidates) -> Prediction:
+    """The best text unless none is likelier."""
+    *spans, (_, bar) = candidates
+    text, score = spans[0] if spans else ("", -math.inf)
+    p_none = 1 / (1 + math.exp(min(max(score - bar, -50.0), 50.0)))
+    return Prediction(guid, "" if bar > score else text, {"": round(p_none, 6)})

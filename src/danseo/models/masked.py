@@ -1,0 +1,100 @@
+"""Masked language modelling for the training loop: gaps in, the loss of what was there out."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from danseo.models.encoder.kind import IGNORED, Features, Outputs, padded
+from danseo.models.encoder.network import Network
+from danseo.models.masked_head import hidden_states, vocabulary_logits
+
+Masker = Callable[[Features, int | None], Any]
+"""From a features record and a step (None for evaluation, where the gaps never change) to its Masked."""
+
+
+class MaskedNetwork(Network):
+    """A masked language model whose vocabulary head runs only at the gaps."""
+
+    def __init__(self, model: Any, seq_len: int = 256) -> None:
+        super().__init__(model, None)
+        self.shape = (max(1, 1024 // seq_len), seq_len)  # which attention is fastest depends on it
+
+    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        states = hidden_states(self.model, batch["input_ids"], batch["attention_mask"], batch.get("documents"))
+        return {"logits": vocabulary_logits(self.model, states.flatten(0, 1)[batch["places"]])}
+
+    def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
+        """Sequences with gaps as padded tensors; places count through the flattened batch."""
+        masked = [kind.masker(record, kind.step if with_gold else None) for record in features]
+        ids = padded([one.ids for one in masked], kind.pad)
+        width = ids.shape[1]
+        places = [row * width + one.places for row, one in enumerate(masked)]
+        batch = {
+            "input_ids": ids,
+            "attention_mask": padded([np.ones(len(one.ids), dtype=np.int64) for one in masked], 0),
+            "places": torch.from_numpy(np.concatenate(places)).long(),
+            "labels": torch.from_numpy(np.concatenate([one.labels for one in masked])).long(),
+            "weights": torch.from_numpy(np.concatenate([one.weights for one in masked])).float(),
+            "owners": torch.from_numpy(np.repeat(np.arange(len(masked)), [len(one.places) for one in masked])),
+        }
+        parts = [record.fields.get("parts", ()) for record in features]
+        if max(map(len, parts)) > 1:
+            numbers: list[Any] = [
+                np.repeat(np.arange(len(part)), part) if len(part) else [0] * len(record)
+                for part, record in zip(parts, features, strict=True)
+            ]
+            batch["documents"] = padded(numbers, IGNORED)
+        return batch
+
+
+class MaskedKind:
+    """The part of a Kind that the loop uses: masks for the step at hand, and the loss."""
+
+    def __init__(
+        self, masker: Masker, pad: int, on_batch: Callable[[Sequence[Features]], None] = lambda batch: None
+    ) -> None:
+        self.masker, self.pad, self.on_batch = masker, pad, on_batch
+        self.step = 0
+
+    def begin_step(self, number: int, batch: Sequence[Features]) -> None:
+        """Masks depend on the step's number and on the whole batch, never on how it is divided."""
+        self.step = number
+        self.on_batch(batch)
+
+    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The weighted sum of cross entropies, and the weights it is summed over."""
+        losses = nn.functional.cross_entropy(outputs["logits"].float(), batch["labels"], reduction="none")
+        return (losses * batch["weights"]).sum(), batch["weights"].sum()
+
+    def unpack(
+        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
+    ) -> list[Outputs]:
+        """Per sequence: the loss at each gap, whether the piece was the first guess, and the weight."""
+        logits = outputs["logits"].float()
+        losses = nn.functional.cross_entropy(logits, batch["labels"], reduction="none").cpu().numpy()
+        right = (logits.argmax(-1) == batch["labels"]).cpu().numpy()
+        owners, weights = batch["owners"].cpu().numpy(), batch["weights"].cpu().numpy()
+        cuts = np.searchsorted(owners, np.arange(1, len(features)))
+        columns = (np.split(column, cuts) for column in (losses, right, weights))
+        return [{"losses": a, "right": b, "weights": c} for a, b, c in zip(*columns, strict=True)]
+
+
+def recovery_scores(outputs: Sequence[Outputs]) -> dict[str, float]:
+    """As held_out_scores, and the share of rows whose gaps are all met: whole mentions recovered."""
+    whole = float(np.mean([bool(output["right"].all()) for output in outputs]))
+    return {**held_out_scores(outputs), "recovered": whole}
+
+
+def held_out_scores(outputs: Sequence[Outputs]) -> dict[str, float]:
+    """Mean loss per masked piece, and the share of them that the first guess meets."""
+    losses = np.concatenate([output["losses"] for output in outputs])
+    right = np.concatenate([output["right"] for output in outputs])
+    weights = np.concatenate([output["weights"] for output in outputs])
+    total = max(float(weights.sum()), 1e-9)
+    return {
+        "held_out_loss": float((losses * weights).sum() / total),
+        "held_out_accuracy": float((right * weights).sum() / total),
+    }

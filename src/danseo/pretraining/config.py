@@ -1,0 +1,156 @@
+"""Every setting of `danseo pretrain` and `danseo coref`, declared as those of a run are."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from danseo.config import TrainConfig
+
+# What fine-tuning needs and masked training has no use for.
+_WITHOUT = {"without": ("evaluations", "monitor", "class_weights", "outside_weight", "label_smoothing", "select_on")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The model from scratch; a checkpoint brings its own measures."""
+
+    family: Literal["bert", "roberta", "electra", "deberta-v2", "xlm-roberta", "modernbert"] = "modernbert"
+    """The architecture."""
+    layers: int = 4
+    """Layers of the encoder."""
+    hidden: int = 256
+    """Width of the hidden states."""
+    heads: int = 4
+    """Attention heads."""
+    vocabulary: int = 16000
+    """Pieces of the tokenizer that is trained on the text."""
+    dropout: float = 0.0
+    """Dropout everywhere; text that is seen only once or twice needs none."""
+    tokenizer_documents: int = 20000
+    """Documents that the tokenizer is trained on, taken evenly from the text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig:
+    """How text becomes sequences."""
+
+    seq_len: int = 256
+    """Longest sequence in pieces, special ones included; a checkpoint with fewer positions is extended."""
+    pack: bool = True
+    """Fill sequences with several short documents; none sees another, and positions begin anew with each."""
+    held_out: float = 0.01
+    """Share of the documents, by a hash of their text, that is never trained on."""
+    held_out_rows: int = 200
+    """Most held-out sequences that an evaluation reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskConfig:
+    """Which pieces are to be guessed."""
+
+    probability: float = 0.15
+    """Share of the pieces that are masked; with maximum, the share at length 0."""
+    maximum: float | None = None
+    """Share at full length; between them it grows with min(1, mean length of the batch / seq_len). None is fixed."""
+    whole_words: Literal["none", "eojeol", "morpheme"] = "none"
+    """Mask all pieces of an eojeol, or of a morpheme (by Kiwi), together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveConfig:
+    """When to evaluate and write checkpoint-<step>."""
+
+    every_epochs: float = 0.5
+    """Epochs between two checkpoints; k intervals end at round(k * steps)."""
+    every_steps: int = 0
+    """Steps between two checkpoints instead."""
+    checkpoints: int = 0
+    """That many checkpoints, evenly over the whole training, instead."""
+
+
+def _pretrain_defaults() -> TrainConfig:
+    return TrainConfig(epochs=5, batch_size=32, learning_rate=1e-3, warmup=0.06, weight_decay=0.01, beta2=0.98)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig:
+    """One pre-training: the same settings on the same text give the same checkpoints."""
+
+    checkpoint: str = ""
+    """Hub id, id@revision or folder to go on from; empty starts from scratch."""
+    seed: int = 42
+    """Seed of weights, order, masks and dropout."""
+    steps: int = 0
+    """Optimiser steps; 0 leaves it to minutes or train.epochs."""
+    minutes: float = 0.0
+    """Time for the training and its evaluations, turned into steps by measuring the first ones; 0 sets no limit."""
+    trust_remote_code: bool = False
+    """Run code that comes with the checkpoint."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    text: TextConfig = field(default_factory=TextConfig)
+    mask: MaskConfig = field(default_factory=MaskConfig)
+    save: SaveConfig = field(default_factory=SaveConfig)
+    train: TrainConfig = field(default_factory=_pretrain_defaults, metadata=_WITHOUT)
+
+    LISTED_BY: ClassVar[str] = "danseo pretrain --settings"
+    POSITIVE: ClassVar[tuple[str, ...]] = (
+        *("model.layers", "model.hidden", "model.heads", "model.vocabulary", "model.tokenizer_documents"),
+        *("text.seq_len", "text.held_out", "text.held_out_rows", "mask.probability", "save.every_epochs"),
+    )
+    SHARES: ClassVar[tuple[str, ...]] = ("model.dropout", "text.held_out", "mask.probability", "mask.maximum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MentionConfig:
+    """Which mentions of an entity are to be recovered from an earlier one."""
+
+    seq_len: int = 0
+    """Longest sequence in pieces; 0 takes what the checkpoint was made for, up to 512."""
+    tags: Literal["names", "nouns"] = "names"
+    """names: proper nouns (NNP); nouns: common ones too."""
+    mentions: int = 4
+    """The second to this mention of an entity give an item each."""
+    nearest: int = 10
+    """Fewest characters from the first mention to the one to recover."""
+    farthest: int = 2000
+    """Most characters between them."""
+    per_entity: int = 1000
+    """Most items of one entity in the whole text."""
+    limit: int = 0
+    """Most training items; 0 takes all."""
+    held_out: float = 0.1
+    """Share of the documents, by a hash of their text, that is only evaluated on."""
+    held_out_items: int = 500
+    """Most held-out items that an evaluation reads."""
+
+
+def _coref_defaults() -> TrainConfig:
+    return TrainConfig(epochs=5, batch_size=32, learning_rate=2e-5, warmup=0.1, weight_decay=0.01)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorefConfig:
+    """One entity fine-tuning of a checkpoint."""
+
+    checkpoint: str
+    """Hub id, id@revision or folder of a masked language model."""
+    seed: int = 42
+    """Seed of order, masks and dropout."""
+    objective: Literal["target", "mlm", "both"] = "both"
+    """target: only the pieces of the mention; mlm: only ordinary masks, the mention a gap that is not learned."""
+    mlm_probability: float = 0.15
+    """Share of the other pieces that are masked in the ordinary way."""
+    mlm_weight: float = 0.1
+    """Weight of an ordinary mask in the loss; that of a piece of the mention is 1."""
+    steps: int = 0
+    """Optimiser steps; 0 leaves it to train.epochs."""
+    trust_remote_code: bool = False
+    """Run code that comes with the checkpoint."""
+    mention: MentionConfig = field(default_factory=MentionConfig)
+    train: TrainConfig = field(default_factory=_coref_defaults, metadata=_WITHOUT)
+
+    LISTED_BY: ClassVar[str] = "danseo coref --settings"
+    POSITIVE: ClassVar[tuple[str, ...]] = (
+        *("mention.mentions", "mention.farthest", "mention.per_entity", "mention.held_out", "mention.held_out_items"),
+        "mlm_probability",
+    )
+    SHARES: ClassVar[tuple[str, ...]] = ("mlm_probability", "mention.held_out")

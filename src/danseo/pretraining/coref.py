@@ -1,0 +1,226 @@
+"""Entity fine-tuning: a later mention is recovered from an earlier one; each objective against the others."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from danseo.config import flat
+from danseo.data import cache_root
+from danseo.errors import DanseoError
+from danseo.pretraining.config import CorefConfig, SaveConfig
+from danseo.pretraining.masker import MentionMasker
+from danseo.pretraining.masking import Vocabulary
+from danseo.pretraining.mentions import dataset_seq_len, open_dataset, write_dataset
+from danseo.pretraining.packing import PackedRows
+from danseo.pretraining.pretrain import RESULT, claim, probe_headline
+from danseo.pretraining.schedule import Schedule, epoch_steps, planned
+from danseo.pretraining.start import load_masked, save_masked
+from danseo.pretraining.text import text_identity, tokenizer_identity
+from danseo.probing.items import ProbeItem, items_hash
+from danseo.probing.nouns import Analyser, KiwiAnalyser
+from danseo.progress import TrainingProgress
+from danseo.runs.directory import Run, folder_identity
+
+if TYPE_CHECKING:
+    from danseo.training.workers import Workers
+
+SETTINGS = "coref.toml"
+Objective = Literal["target", "mlm", "both"]
+OBJECTIVES: tuple[Objective, ...] = ("target", "mlm", "both")
+
+
+@dataclass(frozen=True)
+class CorefJob:
+    """All that an entity fine-tuning starts from."""
+
+    config: CorefConfig
+    texts: tuple[Path, ...] = ()
+    dataset: Path | None = None
+    save_dataset: Path | None = None
+    probes: tuple[ProbeItem, ...] = ()
+    """Other items to probe before and after than those of the held-out documents."""
+    device: str | None = None
+    quiet: bool = False
+    analyser: Analyser | None = None
+    on_score: Callable[[int, dict[str, Any]], None] | None = None
+    """Called after every evaluation with the step and its scores; it may raise to stop the training."""
+    kept_out: frozenset[str] = frozenset()
+    """More documents that are never trained on, by id."""
+
+    @property
+    def exclude(self) -> frozenset[str]:
+        """Documents that other probe items were made of, and others: they are never trained on."""
+        return self.kept_out | {item.document for item in self.probes}
+
+
+def coref(
+    job: CorefJob, out: Path | None = None, objectives: Sequence[Objective] | None = None, *, force: bool = False
+) -> dict[str, Any]:
+    """Fine-tune with one objective, or with several for equally many steps; what each came to, before and after."""
+    chosen = tuple(objectives or (job.config.objective,))
+    if not job.texts and job.dataset is None:
+        raise DanseoError("nothing to train on; name files with --text, or a prepared folder with --dataset")
+    from danseo.training.workers import Workers
+
+    workers = Workers(job.device)
+    dataset, seq_len = workers.agreed(prepared_dataset(job) if workers.is_first else None)
+    results: list[dict[str, Any]] = []
+    for objective in chosen:
+        config = replace(job.config, objective=objective)
+        folder = out or Path("runs") / f"coref--{Path(config.checkpoint).name}--s{config.seed}"
+        run = Run(folder / objective if len(chosen) > 1 or out is None else folder)
+        before = results[0]["before"] if results else None  # all objectives start from the same checkpoint
+        results.append(_one(replace(job, config=config), run, dataset, seq_len, workers, force, before))
+    return {"dataset": str(dataset), "seq_len": seq_len, "objectives": results}
+
+
+def prepared_dataset(job: CorefJob) -> tuple[Path, int]:
+    """The folder of rows: given, or made of the text and kept in the cache or where it is to be saved."""
+    model, tokenizer = load_masked(job.config.checkpoint, job.config.trust_remote_code, needs_head=True)
+    if job.dataset is not None:
+        told, _, _ = open_dataset(job.dataset, tokenizer)
+        dataset_seq_len(_with_length(job.config, told["seq_len"]), model.config, tokenizer, _silent)
+        return job.dataset, told["seq_len"]
+    seq_len = dataset_seq_len(job.config, model.config, tokenizer, _silent)
+    analyser = job.analyser or KiwiAnalyser()
+    settings = {key: value for key, value in flat(job.config).items() if key.startswith("mention.")}
+    key = [text_identity(job.texts), tokenizer_identity(tokenizer), seq_len, settings, analyser.version]
+    key += sorted(job.exclude)
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    folder = job.save_dataset or cache_root() / "coref" / digest
+    if not (folder / "dataset.json").is_file() or job.save_dataset:
+        with TrainingProgress("coref", quiet=job.quiet) as progress:
+            progress.note("looking for repeated entities in the text")
+            write_dataset(folder, job.texts, tokenizer, job.config, seq_len, analyser, job.exclude)
+    return folder, seq_len
+
+
+def _silent(line: str) -> None:
+    """No word about a length that was chosen before."""
+
+
+def _with_length(config: CorefConfig, seq_len: int) -> CorefConfig:
+    return replace(config, mention=replace(config.mention, seq_len=seq_len))
+
+
+def _one(
+    job: CorefJob,
+    run: Run,
+    dataset: Path,
+    seq_len: int,
+    workers: "Workers",
+    force: bool,
+    before: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """One objective from beginning to end; a finished one is returned."""
+    if not claim(run, SETTINGS, job.config, _identity(job, dataset), workers, force):
+        if before and workers.is_first:
+            run.write_json("before.json", before)
+        try:
+            _train(job, run, dataset, seq_len, workers)
+        except DanseoError as error:
+            run.fail(str(error))
+            raise
+    result: dict[str, Any] = run.read_json(RESULT)
+    return result
+
+
+def _identity(job: CorefJob, dataset: Path) -> str:
+    settings = {key: value for key, value in flat(job.config).items() if key != "train.threads"}
+    if Path(job.config.checkpoint).is_dir():
+        settings["checkpoint"] = folder_identity(Path(job.config.checkpoint))
+    settings |= {"dataset": (dataset / "dataset.json").read_text("utf-8"), "probes": items_hash(job.probes)}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:8]
+
+
+def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Workers") -> None:
+    from danseo.models.masked import MaskedKind, recovery_scores
+    from danseo.training.masked_fit import MaskedFit
+
+    config = job.config
+    model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, needs_head=True)
+    _, facts, own_probes = open_dataset(dataset, tokenizer)
+    probes = job.probes or tuple(own_probes)
+    rows, held_out = PackedRows(dataset / "train"), PackedRows(dataset / "held_out", config.mention.held_out_items)
+    kind = MaskedKind(MentionMasker(Vocabulary.of(tokenizer), config), tokenizer.pad_token_id)
+    shown = f"{config.objective}: loss at held-out mentions {{:.3f}}".format
+    with TrainingProgress(run.path.name, quiet=job.quiet or not workers.is_first, best=lambda b: shown(-b)) as progress:
+        progress.note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
+        fit = MaskedFit(model, kind, config.train, config.seed, workers, run, seq_len, progress.note, recovery_scores)
+        before = _before(run, workers, lambda: _scores(fit, tokenizer, held_out, probes, seq_len))
+        schedule = _schedule(config, len(rows))
+
+        def evaluated(step: int, epoch: float, scores: dict[str, float]) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            if workers.is_first:
+                state = {"global_step": step, "epoch": round(epoch, 6), **scores}
+                save_masked(run.path / f"checkpoint-{step}", model, tokenizer, state)
+                if job.probes:
+                    found = {"probes": probe_headline(model, tokenizer, job.probes, str(workers.device), seq_len)}
+                if job.on_score:
+                    job.on_score(step, {**scores, **found})
+            workers.wait()
+            return found
+
+        fitted = fit.fit(rows, held_out, schedule, progress.step, evaluated)
+    if workers.is_first:
+        save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
+    last, _ = load_masked(str(run.path / f"checkpoint-{fitted.step}"))
+    fit.network.model.load_state_dict(last.state_dict())  # equal steps are compared, not picked ones
+    after = _scores(fit, tokenizer, held_out, probes, seq_len)
+    if workers.is_first:
+        run.write_json(RESULT, _result(run, config, fitted.step, before, after, len(probes)))
+        run.tidy()
+    workers.wait()
+
+
+def _schedule(config: CorefConfig, rows: int) -> Schedule:
+    per_epoch = epoch_steps(rows, config.train.batch_size)
+    return planned(
+        per_epoch, config.steps or max(1, round(per_epoch * config.train.epochs)), SaveConfig(every_epochs=1)
+    )
+
+
+def _before(run: Run, workers: "Workers", scores: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The scores of the checkpoint itself, from the first start of the run."""
+    known: dict[str, Any] | None = run.read_json("before.json") if (run.path / "before.json").is_file() else None
+    if workers.agreed(known is not None):
+        return known or {}
+    found = scores()
+    if workers.is_first:
+        run.write_json("before.json", found)
+    return found
+
+
+def _scores(
+    fit: Any, tokenizer: Any, held_out: PackedRows, probes: Sequence[ProbeItem], seq_len: int
+) -> dict[str, Any]:
+    """Recovery of held-out mentions, and the probes with their intervals."""
+    from danseo.probing.masked import MaskedModel
+    from danseo.probing.probe import ProbeOptions, probe_model
+
+    found: dict[str, Any] = fit.evaluate(held_out)
+    if probes and fit.workers.is_first:
+        masked = MaskedModel(fit.network.model, tokenizer, device=str(fit.workers.device))
+        result = probe_model(masked, list(probes), ProbeOptions(seq_len=seq_len))
+        found["probes"] = dict(result.headline())
+        found["probe_result"] = result.as_dict()
+    return found
+
+
+def _result(
+    run: Run, config: CorefConfig, steps: int, before: dict[str, Any], after: dict[str, Any], probes: int
+) -> dict[str, Any]:
+    return {
+        "run": str(run.path),
+        "objective": config.objective,
+        "checkpoint": config.checkpoint,
+        "steps": steps,
+        "probe_items": probes,
+        "before": before,
+        "after": after,
+        "evaluations": run.read_log(),
+    }

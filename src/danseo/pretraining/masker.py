@@ -1,0 +1,72 @@
+"""From a row to a row with gaps, as the loop asks for it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from danseo.pretraining.config import CorefConfig, MaskConfig
+from danseo.pretraining.masking import (
+    BEGINS,
+    KEPT,
+    SPECIAL,
+    TARGET,
+    Masked,
+    Vocabulary,
+    chosen,
+    mask_share,
+    mask_text,
+    replaced,
+    step_generator,
+)
+
+EVALUATED_SHARE = 0.15  # whatever training masks, so that held-out losses can be compared
+_EVALUATION = 0xDA25E0
+
+
+class TextMasker:
+    """Ordinary masking; the share follows the lengths of the batch where a range is set."""
+
+    def __init__(self, vocabulary: Vocabulary, config: MaskConfig, seq_len: int, seed: int) -> None:
+        self.vocabulary, self.config, self.seq_len, self.seed = vocabulary, config, seq_len, seed
+        self.share = config.probability
+
+    def read_batch(self, batch: Sequence[Any]) -> None:
+        """Settle the share for a step; only real pieces count, never padding."""
+        parts = sum(max(1, len(record.fields["parts"])) for record in batch)
+        mean = sum(map(len, batch)) / max(1, parts)
+        self.share = mask_share(self.config.probability, self.config.maximum, mean, self.seq_len)
+
+    def __call__(self, record: Any, step: int | None) -> Masked:
+        marks = record.fields["marks"]
+        if step is None:
+            rng = step_generator(_EVALUATION, 0, record.example)
+            return mask_text(record.ids, marks, EVALUATED_SHARE, self.vocabulary, rng)
+        rng = step_generator(self.seed, step, record.example)
+        whole = self.config.whole_words != "none"
+        return mask_text(record.ids, marks, self.share, self.vocabulary, rng, whole=whole)
+
+
+class MentionMasker:
+    """All pieces of a mention masked, the other mentions kept in sight, and ordinary gaps beside it where wanted."""
+
+    def __init__(self, vocabulary: Vocabulary, config: CorefConfig) -> None:
+        self.vocabulary, self.config = vocabulary, config
+
+    def __call__(self, record: Any, step: int | None) -> Masked:
+        marks, objective = record.fields["marks"], "target" if step is None else self.config.objective
+        target = np.flatnonzero(marks == TARGET)
+        ids = record.ids.copy()
+        ids[target] = self.vocabulary.mask  # never left visible, never another piece
+        if objective == "target":
+            return Masked(ids, target, record.ids[target], np.ones(len(target), dtype=np.float32))
+        rng = step_generator(self.config.seed, step or 0, record.example)
+        protected = (TARGET, KEPT, SPECIAL) if objective == "both" else (TARGET, SPECIAL)
+        usable = np.where(np.isin(marks, protected), SPECIAL, BEGINS)
+        others = chosen(usable, self.config.mlm_probability, rng, whole=False)
+        ids = replaced(ids, others, self.vocabulary, rng)
+        if objective == "mlm":
+            return Masked(ids, others, record.ids[others], np.ones(len(others), dtype=np.float32))
+        places = np.concatenate([target, others])
+        weights = np.repeat([1.0, self.config.mlm_weight], [len(target), len(others)]).astype(np.float32)
+        return Masked(ids, places, record.ids[places], weights)

@@ -1,0 +1,178 @@
+"""Text as sequences of pieces on disk: encoded once, read by memory map, so that memory does not grow with the text.
+
+A document is cut into parts of at most seq_len pieces, each with the special pieces of the model around it. A row
+holds one part, or several short ones up to seq_len. A part never sees its neighbours in the row: positions begin
+anew with each, and attention stays inside (models/masked_head.py), so packing changes speed and nothing else.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from danseo.errors import DanseoError, WorkFailed
+from danseo.pretraining.masking import BEGINS, SPECIAL
+from danseo.reading import parse_json, read_text
+
+if TYPE_CHECKING:
+    from danseo.models.encoder.kind import Features
+
+_OPEN_ROWS = 32  # that still wait for short parts
+SPLITS = ("train", "held_out")
+
+
+@dataclass(frozen=True)
+class PackedFacts:
+    """What a packed text holds."""
+
+    documents: int
+    rows: int
+    parts: int
+    pieces: int
+
+
+class RowWriter:
+    """Rows to disk, one after the other."""
+
+    def __init__(self, folder: Path, dtype: Any, seq_len: int, pack: bool) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.dtype, self.seq_len, self.pack = folder, dtype, seq_len, pack
+        self.open_rows: list[list[tuple[Any, Any]]] = []
+        self.documents = self.rows = self.parts = self.pieces = 0
+        self.stack = ExitStack()
+        self.files: dict[str, BinaryIO] = {
+            name: self.stack.enter_context((folder / f"{name}.bin").open("wb"))
+            for name in ("ids", "marks", "parts", "rows")
+        }
+
+    def add(self, ids: Any, marks: Any) -> None:
+        """One part of a document, special pieces included."""
+        if not self.pack or len(ids) == self.seq_len:
+            self._write([(ids, marks)])
+            return
+        fitting = [row for row in self.open_rows if _length(row) + len(ids) <= self.seq_len]
+        if fitting:
+            row = max(fitting, key=_length)
+            row.append((ids, marks))
+        else:
+            row = [(ids, marks)]
+            self.open_rows.append(row)
+        if len(self.open_rows) > _OPEN_ROWS:
+            row = max(self.open_rows, key=_length)
+            self.open_rows = [other for other in self.open_rows if other is not row]
+            self._write(row)
+
+    def _write(self, row: list[tuple[Any, Any]]) -> None:
+        self.files["rows"].write(np.array([self.pieces, self.parts], dtype=np.int64).tobytes())
+        for ids, marks in row:
+            self.files["ids"].write(ids.astype(self.dtype).tobytes())
+            self.files["marks"].write(marks.astype(np.uint8).tobytes())
+            self.files["parts"].write(np.uint32(len(ids)).tobytes())
+            self.pieces += len(ids)
+        self.parts += len(row)
+        self.rows += 1
+
+    def close(self) -> PackedFacts:
+        for row in self.open_rows:
+            self._write(row)
+        self.files["rows"].write(np.array([self.pieces, self.parts], dtype=np.int64).tobytes())
+        self.stack.close()
+        return PackedFacts(self.documents, self.rows, self.parts, self.pieces)
+
+
+def _length(row: list[tuple[Any, Any]]) -> int:
+    return sum(len(ids) for ids, _ in row)
+
+
+class PackedRows(Sequence["Features"]):
+    """The rows of a packed text, read from disk when asked for."""
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
+        dtype = parse_json(read_text(folder.parent / "facts.json"), folder.parent / "facts.json")["dtype"]
+        self.ids, self.marks, self.parts = (
+            _mapped(folder / f"{name}.bin", kind)
+            for name, kind in (("ids", np.dtype(dtype)), ("marks", np.uint8), ("parts", np.uint32))
+        )
+        self.rows = _mapped(folder / "rows.bin", np.int64).reshape(-1, 2)
+        self.total = min(len(self.rows) - 1, limit or len(self.rows))
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __getitem__(self, index: Any) -> Any:
+        from danseo.models.encoder.kind import Features  # torch comes with it, and writing rows needs none
+
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(self.total))]
+        if not 0 <= index < self.total:
+            raise IndexError(index)
+        (start, first), (end, last) = self.rows[index], self.rows[index + 1]
+        fields = {"marks": np.asarray(self.marks[start:end]), "parts": np.asarray(self.parts[first:last])}
+        return Features(index, self.ids[start:end].astype(np.int64), [], fields)
+
+    def lengths(self) -> Any:
+        """Pieces per row."""
+        return np.diff(self.rows[: self.total + 1, 0])
+
+
+def _mapped(path: Path, dtype: Any) -> Any:
+    return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
+
+
+def parts_of(ids: Any, marks: Any, room: int) -> Iterator[tuple[Any, Any]]:
+    """A document's pieces in parts of at most that many; a cut falls before a unit, where one is near."""
+    start = 0
+    while start < len(ids):
+        end = min(start + room, len(ids))
+        if end < len(ids):
+            near = np.flatnonzero(marks[start + room // 2 : end + 1] == BEGINS)
+            end = start + room // 2 + int(near[-1]) if len(near) else end
+        yield ids[start:end], marks[start:end]
+        start = end
+
+
+def with_specials(ids: Any, marks: Any, around: tuple[list[int], list[int]]) -> tuple[Any, Any]:
+    """A part as the model wants it: [CLS] pieces [SEP]."""
+    before, after = around
+    edges = np.full(len(before), SPECIAL), np.full(len(after), SPECIAL)
+    return np.concatenate([before, ids, after]).astype(np.int64), np.concatenate([edges[0], marks, edges[1]])
+
+
+def write_packed(
+    folder: Path, parts: Iterator[tuple[str, int, Any, Any]], vocabulary: int, seq_len: int, pack: bool
+) -> None:
+    """Write (split, document number, ids, marks) to a folder, whole or not at all."""
+    fresh = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(fresh, ignore_errors=True)
+    dtype = np.uint16 if vocabulary <= 2**16 else np.uint32
+    try:
+        writers = {split: RowWriter(fresh / split, dtype, seq_len, pack) for split in SPLITS}
+        latest = dict.fromkeys(SPLITS, -1)
+        for split, document, ids, marks in parts:
+            writers[split].add(ids, marks)
+            writers[split].documents += document != latest[split]
+            latest[split] = document
+        facts = {split: asdict(writer.close()) for split, writer in writers.items()}
+        (fresh / "facts.json").write_text(json.dumps({"dtype": np.dtype(dtype).name, **facts}), "utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    except OSError as error:
+        raise WorkFailed(f"{folder} cannot be written: {error.strerror}; free some space") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def read_facts(folder: Path) -> dict[str, PackedFacts]:
+    """What is in each split."""
+    document = parse_json(read_text(folder / "facts.json"), folder / "facts.json")
+    facts = {split: PackedFacts(**document[split]) for split in SPLITS}
+    if not facts["train"].rows:
+        raise DanseoError("no document is left to train on; give more text or lower text.held_out")
+    if not facts["held_out"].rows:
+        raise DanseoError("no document falls into the held-out share; give more text or raise text.held_out")
+    return facts

@@ -1,0 +1,78 @@
+"""What a finished training shows."""
+
+from typing import Any
+
+from danseo.runs.directory import Run
+from danseo.tables import Table
+
+PROBES = ("strict@1", "strict@5", "choice@1", "composite")
+
+
+def pretrain_tables(run: Run) -> list[Table]:
+    """The learning curve, one row per checkpoint."""
+    result = run.read_json("result.json")
+    lines = result["evaluations"]
+    names = [name for name in PROBES if any(name in line.get("probes", {}) for line in lines)]
+    rows = [_row(line, names) for line in lines]
+    columns = ("step", "epoch", "train loss", "held-out loss", "held-out accuracy %", *(f"{name} %" for name in names))
+    speed = f"{result['pieces']:,} pieces at {result['pieces_per_second']:,.0f} pieces/s"
+    note = f"least held-out loss at step {result['best_step']:,}; {speed}; checkpoints in {run.path}"
+    return [Table("pre-training", columns, rows, note)]
+
+
+def _row(line: dict[str, Any], names: list[str]) -> tuple[object, ...]:
+    probes = [line.get("probes", {}).get(name) for name in names]
+    accuracy = 100 * line["held_out_accuracy"]
+    shown = [None if value is None else 100 * value for value in probes]
+    return line["step"], line["epoch"], line["loss"], line["held_out_loss"], accuracy, *shown
+
+
+def coref_tables(document: dict[str, Any]) -> list[Table]:
+    """Every objective before and after: recovered mentions and the probes, with their intervals."""
+    results = document["objectives"]
+    rows: list[tuple[object, ...]] = [("before", 0, *_cells(results[0]["before"]), None)]
+    rows += [(each["objective"], each["steps"], *_cells(each["after"]), change(each)) for each in results]
+    columns = ("objective", "steps", "recovered %", "loss at mentions", *(f"{name} (95 %)" for name in PROBES[:3]))
+    note = f"{results[0]['probe_items']:,} probe items of held-out documents; p: McNemar, strict@1 against before"
+    tables = [Table("entity fine-tuning", (*columns, "p"), rows, note)]
+    return [*tables, pairs_table(results)] if len(results) > 1 else tables
+
+
+def _cells(scores: dict[str, Any]) -> tuple[object, ...]:
+    return 100 * scores["recovered"], scores["held_out_loss"], *(_share(scores, name) for name in PROBES[:3])
+
+
+def _share(scores: dict[str, Any], name: str) -> str | None:
+    """A score of the repeated-noun probe with its interval."""
+    probe = scores.get("probe_result", {}).get("probes", {}).get("repeated", {})
+    found = probe.get(name) or probe.get("scores", {}).get(name)
+    if not found or found["value"] is None:
+        return None
+    return f"{100 * found['value']:.1f} ({100 * found['low']:.1f} – {100 * found['high']:.1f})"
+
+
+def change(result: dict[str, Any], name: str = "strict@1") -> float | None:
+    """McNemar's p between before and after."""
+    return _paired(result["before"], result["after"], name)
+
+
+def pairs_table(results: list[dict[str, Any]]) -> Table:
+    """The objectives against each other on the same items."""
+    rows: list[tuple[object, ...]] = []
+    for place, one in enumerate(results):
+        for other in results[place + 1 :]:
+            for name in PROBES[:3]:
+                values = [each["after"].get("probes", {}).get(name) for each in (one, other)]
+                if None not in values:
+                    p = _paired(one["after"], other["after"], name)
+                    rows.append((one["objective"], other["objective"], name, 100 * (values[0] - values[1]), p))
+    return Table("objectives against each other", ("a", "b", "score", "a - b, points", "p (McNemar)"), rows)
+
+
+def _paired(a: dict[str, Any], b: dict[str, Any], name: str) -> float | None:
+    from danseo.probing.score import mcnemar
+
+    bits = [each.get("probe_result", {}).get("hits", {}).get("repeated", {}).get(name) for each in (a, b)]
+    if not all(bits):
+        return None
+    return mcnemar(*([hit == "1" for hit in text] for text in bits))

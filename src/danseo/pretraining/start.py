@@ -1,0 +1,106 @@
+"""What a training starts from: a model and tokenizer from scratch, or a checkpoint with room for longer inputs."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from danseo.errors import DanseoError, WorkFailed
+from danseo.pretraining.config import PretrainConfig
+from danseo.pretraining.text import spread, stream
+
+
+def start_folder(
+    folder: Path, config: PretrainConfig, texts: Sequence[Path], exclude: frozenset[str], on_note: Callable[[str], None]
+) -> None:
+    """Write the model and tokenizer that training starts from, unless an earlier start did."""
+    if folder.is_dir():
+        return
+    if config.checkpoint:
+        from danseo.models.extend import extend
+
+        model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, on_note=on_note)
+        model, done = extend(model, config.text.seq_len)
+        on_note(done)
+        tokenizer.model_max_length = config.text.seq_len  # what readers of the checkpoint go by
+    else:
+        model, tokenizer = from_scratch(config, texts, exclude, on_note)
+    save_masked(folder, model, tokenizer, {})
+
+
+def from_scratch(
+    config: PretrainConfig, texts: Sequence[Path], exclude: frozenset[str], on_note: Callable[[str], None]
+) -> tuple[Any, Any]:
+    """Random weights and a tokenizer trained on the text."""
+    import torch
+
+    from danseo.models.encoder.network import quiet_transformers
+    from danseo.models.scratch import Size, encoder_config, train_tokenizer
+
+    chosen, seq_len = config.model, config.text.seq_len
+    if chosen.hidden % chosen.heads:
+        raise DanseoError(f"model.hidden = {chosen.hidden} cannot be divided by model.heads = {chosen.heads}")
+    size = Size(chosen.layers, chosen.hidden, chosen.heads, chosen.vocabulary, seq_len, chosen.dropout)
+    documents = spread(stream(texts, exclude), chosen.tokenizer_documents)
+    tokenizer = train_tokenizer((document.text for document in documents), chosen.family, size)
+    on_note(f"tokenizer of {len(tokenizer):,} pieces trained on the text")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        made = encoder_config(chosen.family, size, tokenizer)
+        return quiet_transformers().AutoModelForMaskedLM.from_config(made), tokenizer
+
+
+def load_masked(
+    name: str,
+    trust_remote_code: bool = False,
+    *,
+    needs_head: bool = False,
+    on_note: Callable[[str], None] = lambda line: None,
+) -> tuple[Any, Any]:
+    """A masked language model and its tokenizer from a folder or the Hub; whatever cannot be one is one line."""
+    from danseo.models.encoder.network import load_encoder_config, loading_error, quiet_transformers, split_model_name
+    from danseo.probing.masked import check_masked, check_pair
+
+    transformers = quiet_transformers()
+    source, revision = split_model_name(name)
+    check_masked(load_encoder_config(name, trust_remote_code), name)
+    options = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, use_fast=True, **options)
+        model, report = transformers.AutoModelForMaskedLM.from_pretrained(
+            source, use_safetensors=True, dtype="float32", output_loading_info=True, **options
+        )
+    except Exception as error:  # the library raises many kinds for the same few causes
+        raise loading_error(name, error) from None
+    check_pair(model, tokenizer, name)
+    if len(tokenizer) < model.config.vocab_size // 2:
+        raise DanseoError(
+            f"{name}: its tokenizer has {len(tokenizer)} pieces for a vocabulary of {model.config.vocab_size}; "
+            "are vocab.txt or tokenizer.json there?"
+        )
+    if absent := sorted(report["missing_keys"]):
+        if needs_head:
+            raise DanseoError(f"{name} has no masked-language-model head (without weights: {absent[0]})")
+        on_note(f"{name} has no masked-language-model head; a new one is learned")
+    return model, tokenizer
+
+
+def save_masked(folder: Path, model: Any, tokenizer: Any, state: dict[str, Any]) -> None:
+    """A checkpoint folder that AutoModelForMaskedLM loads, whole or not at all, with what a trainer knows of it."""
+    from safetensors import SafetensorError
+
+    fresh = folder.with_name(f".{folder.name}.part")
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        model.save_pretrained(fresh, safe_serialization=True)
+        tokenizer.save_pretrained(fresh)
+        if state:
+            (fresh / "trainer_state.json").write_text(json.dumps(state, indent=2) + "\n", "utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    except (OSError, SafetensorError) as error:
+        raise WorkFailed(f"{folder} cannot be written: {error}; free some space and run the same command") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)

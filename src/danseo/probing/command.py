@@ -1,0 +1,163 @@
+"""What `danseo probe` does: find checkpoints, probe them one by one, compare, draw."""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled
+from danseo.probing.items import items_hash, read_items, shipped_items
+from danseo.probing.nouns import KiwiAnalyser
+from danseo.probing.probe import ProbeOptions
+from danseo.probing.results import CURVE, Record, read_reference
+from danseo.probing.sheet import comparison, comparison_table, result_tables, sweep_table
+from danseo.probing.sweep import Sweep
+from danseo.tables import Table
+
+
+@dataclass(frozen=True)
+class Job:
+    """The command's arguments; poll is set where new checkpoints are waited for."""
+
+    checkpoints: tuple[str, ...]
+    options: ProbeOptions = field(default_factory=ProbeOptions)
+    steps: Range = field(default_factory=Range)
+    items: Path | None = None
+    split: str = "dev"
+    output: Path | None = None
+    reference: Path | None = None
+    poll: float | None = None
+    precision: str = "auto"
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What there is to show in the end."""
+
+    records: list[Record]
+    summary: Record
+    folder: Path
+    reference: Record | None = None
+    differences: list[Record] = field(default_factory=list)
+    curve: Path | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """3 where a checkpoint failed."""
+        return 3 if any(record["status"] == "failed" for record in self.records) else 0
+
+    def tables(self) -> list[Table]:
+        good = [record for record in self.records if record["status"] == "ok"]
+        tables = list(result_tables(good[0])) if len(good) == 1 else []
+        tables.append(sweep_table(self.summary))
+        if self.reference:
+            tables.append(comparison_table(self.differences, self.reference))
+        return tables
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "summary": self.summary,
+            "records": self.records,
+            "comparison": self.differences,
+            "curve": str(self.curve) if self.curve else None,
+        }
+
+
+def run_job(job: Job, quiet: bool = False) -> Outcome:
+    """Probe all checkpoints; results are on disk after each one."""
+    items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
+    reference = read_reference(job.reference, items_hash(items)) if job.reference else None
+    waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
+    with _Display(quiet) as display:
+        sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision)
+        sweep.on_progress, sweep.on_note = display.progress, display.note
+        folder = job.output or _home(job, waiting)
+        for number, checkpoint in enumerate(_stream(job, waiting, display), 1):
+            display.title = checkpoint.name
+            sweep.probe(checkpoint)
+            sweep.save(folder, max(number, len(waiting)), "running")
+    summary = sweep.save(folder, max(len(sweep.records), len(waiting)), "complete")
+    good = [record for record in sweep.records if record["status"] == "ok"]
+    differences = comparison(good, reference) if reference else []
+    return Outcome(sweep.records, summary, folder, reference, differences, _drawn(summary, good, folder))
+
+
+def _home(job: Job, checkpoints: list[Checkpoint]) -> Path:
+    """Where the summary goes without --output-dir: the folder that was named, or the one that holds the checkpoint."""
+    first = Path(job.checkpoints[0])
+    is_parent = first.is_dir() and [each.source for each in checkpoints] != [str(first)]
+    return first if is_parent else first.resolve().parent if first.is_dir() else Path()
+
+
+def _stream(job: Job, waiting: list[Checkpoint], display: "_Display") -> Iterator[Checkpoint]:
+    """The checkpoints that are there, then new ones as they come; Ctrl-C ends the waiting, not the results."""
+    seen: dict[str, None] = {}
+    try:
+        for checkpoint in waiting:
+            if job.poll is None or not checkpoint.path.is_dir() or is_settled(checkpoint):
+                seen[checkpoint.source] = None
+                yield checkpoint
+        if job.poll is not None:
+            display.note(f"waiting for checkpoints in {', '.join(job.checkpoints)}; Ctrl-C ends")
+        while job.poll is not None:
+            time.sleep(job.poll)
+            for checkpoint in find_checkpoints(job.checkpoints, job.steps, empty=True):
+                if checkpoint.source not in seen and is_settled(checkpoint):
+                    seen[checkpoint.source] = None
+                    yield checkpoint
+    except KeyboardInterrupt:
+        if job.poll is None:
+            raise
+        display.note("no longer waiting")
+
+
+def _drawn(summary: Record, good: list[Record], folder: Path) -> Path | None:
+    from danseo.report.curves import draw_probe_curve
+
+    rows = [row for row in summary["results"] if row["status"] == "ok"]
+    return folder / CURVE if draw_probe_curve(rows, folder / CURVE, _levels(good)) else None
+
+
+def _levels(records: list[Record]) -> Mapping[str, float]:
+    """What a guess without a model scores, to see the curve against."""
+    found = records[0]["probes"].get("repeated", {}).get("baselines", {}) if records else {}
+    names = {"nearest": "nearest noun @1", "frequent": "most frequent noun @1"}
+    return {label: found[name]["strict@1"]["value"] for name, label in names.items() if name in found}
+
+
+class _Display:
+    """A bar with ETA on a terminal, a line per checkpoint elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet, self.title = quiet, ""
+        self.bar: Any = None
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Display":
+        if not self.quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self.bar = Progress(console=Console(stderr=True), transient=True)
+            self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def note(self, line: str) -> None:
+        if self.bar:
+            self.bar.console.print(line, highlight=False, markup=False)
+        elif not self.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    def progress(self, done: int, total: int) -> None:
+        if self.bar:
+            if self.title not in self.tasks:
+                self.tasks[self.title] = self.bar.add_task(self.title, total=total)
+            self.bar.update(self.tasks[self.title], completed=done)

@@ -1,0 +1,191 @@
+"""A masked language model that is asked only at its gaps: loaded, checked, and run in batches of similar length."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from danseo.errors import DanseoError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TOKENS = {"cpu": 1024, "cuda": 32768}  # pieces in a batch, padding included
+
+
+class MaskedModel:
+    """A model and its tokenizer, ready to fill gaps; takes live objects, `load` takes a folder or a Hub id."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        device: str | None = None,
+        precision: str = "fp32",
+        name: str = "model",
+        batch_tokens: int | None = None,
+    ) -> None:
+        import torch
+
+        check_pair(model, tokenizer, name)
+        self.model, self.tokenizer, self.name = model, tokenizer, name
+        self.device = torch.device(device) if device else next(model.parameters()).device
+        self.precision = precision
+        self.batch_tokens = batch_tokens or TOKENS.get(self.device.type, 4096)
+        model.to(self.device)
+
+    @classmethod
+    def load(cls, source: str, device: str | None = None, precision: str = "auto") -> "MaskedModel":
+        """The model of a checkpoint folder or Hub id, from safetensors, with its own head."""
+        model, tokenizer = _loaded(source)
+        where = str(_usable_device(device))
+        return cls(model, tokenizer, where, usable_precision(model, where, precision), name=source)
+
+    def gap_logits(
+        self, inputs: Sequence[Sequence[int]], places: Sequence[int], on_done: Callable[[int], None] = lambda n: None
+    ) -> Iterator[tuple[list[int], "Tensor"]]:
+        """The scores of the whole vocabulary at one place of each input: (indices, one row each), a batch at a time."""
+        import torch
+
+        from danseo.training.batching import packed
+
+        lengths = [len(ids) for ids in inputs]
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            for part in packed(range(len(inputs)), lengths, self.batch_tokens):
+                with torch.inference_mode():
+                    rows = self._forward([inputs[k] for k in part], [places[k] for k in part])
+                yield part, rows
+                on_done(len(part))
+        finally:
+            self.model.train(was_training)
+
+    def _forward(self, inputs: list[Sequence[int]], places: list[int]) -> "Tensor":
+        import torch
+
+        from danseo.models.masked_head import hidden_states, vocabulary_logits
+        from danseo.training.speed import Gear
+
+        width, pad = max(map(len, inputs)), self.tokenizer.pad_token_id or 0
+        ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in inputs], device=self.device)
+        lengths = torch.tensor([len(row) for row in inputs], device=self.device)
+        mask = (torch.arange(width, device=self.device)[None] < lengths[:, None]).long()
+        rows, columns = torch.arange(len(inputs)), torch.tensor(places, device=self.device)
+        with Gear(self.precision, "").autocast(self.device):
+            states = hidden_states(self.model, ids, mask)
+            return vocabulary_logits(self.model, states[rows, columns]).float()
+
+
+def check_pair(model: Any, tokenizer: Any, name: str) -> None:
+    """Refuse what cannot fill a gap."""
+    if tokenizer.mask_token_id is None:
+        raise DanseoError(f"{name}: its tokenizer has no mask token, so there is nothing to fill a gap with")
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise DanseoError(
+            f"{name}: its tokenizer has {len(tokenizer)} pieces and the model only {rows}; "
+            "they are not of one checkpoint"
+        )
+
+
+def _loaded(source: str) -> tuple[Any, Any]:
+    from danseo.models.encoder.network import loading_error, quiet_transformers, split_model_name
+
+    transformers = quiet_transformers()
+    name, revision = split_model_name(source)
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, revision=revision or "main")
+    except Exception as error:  # the library raises many kinds for the same few causes
+        raise loading_error(name, error) from None
+    check_masked(config, name)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=revision or "main", use_fast=True)
+        model, report = transformers.AutoModelForMaskedLM.from_pretrained(
+            name, revision=revision or "main", use_safetensors=True, dtype="float32", output_loading_info=True
+        )
+    except Exception as error:  # as above
+        raise loading_error(name, error) from None
+    if absent := sorted(report["missing_keys"]):
+        raise DanseoError(
+            f"{name} has no masked-language-model head (without weights: {absent[0]}); probe one that has"
+        )
+    return model, tokenizer
+
+
+def check_masked(config: Any, name: str) -> None:
+    made_for = getattr(config, "architectures", None) or [""]
+    if any(word in made_for[0] for word in ("CausalLM", "LMHeadModel")) or getattr(config, "is_decoder", False):
+        raise DanseoError(f"{name} is a causal language model ({made_for[0]}); a masked one is needed")
+    import transformers
+
+    if type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:
+        raise DanseoError(f"{name}: {config.model_type} has no masked language model in transformers")
+
+
+def _usable_device(device: str | None) -> Any:
+    from danseo.training.workers import Workers
+
+    return Workers(device).device
+
+
+def usable_precision(model: Any, device: str, precision: str) -> str:
+    """fp32 or bf16; auto takes the faster one of those that work here."""
+    import torch
+
+    from danseo.config import TrainConfig
+    from danseo.data import cache_root
+    from danseo.training.speed import Gear, fastest, precisions
+
+    place = torch.device(device)
+    allowed = precisions(TrainConfig(precision=precision), place, cache_root() / "measured.json")  # type: ignore[arg-type]
+    if len(allowed) == 1:
+        return allowed[0]
+    model.to(place)
+    return fastest([Gear(each, "") for each in allowed], lambda gear: _seconds(model, gear, place)).precision
+
+
+def _seconds(model: Any, gear: Any, device: Any) -> float:
+    """The time of one forward pass over a batch of ordinary shape."""
+    import time
+
+    import torch
+
+    from danseo.models.masked_head import hidden_states
+
+    ids = torch.full((8, 64), 5, device=device)
+    start = time.perf_counter()
+    with torch.inference_mode(), gear.autocast(device):
+        hidden_states(model, ids, torch.ones_like(ids)).float().sum().item()
+    return time.perf_counter() - start
+
+
+def weights_hash(source: str) -> str:
+    """Sixteen hex digits of a checkpoint's weights and configuration; a Hub id counts with its revision."""
+    folder = Path(source)
+    if not folder.is_dir():
+        from danseo.models.encoder.network import load_encoder_config
+
+        revision = getattr(load_encoder_config(source), "_commit_hash", None)
+        return hashlib.sha256(f"{source} {revision}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):
+        with path.open("rb") as file:
+            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def live_hash(model: Any) -> str:
+    """The same idea for a model in memory."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().contiguous().float().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def library_versions() -> dict[str, str]:
+    """What computed, for the record."""
+    from importlib.metadata import version
+
+    return {"python": sys.version.split()[0], **{name: version(name) for name in ("torch", "transformers")}}

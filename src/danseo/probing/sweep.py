@@ -1,0 +1,154 @@
+"""danseo probe: many checkpoints, each saved when it is done, none asked twice."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from danseo.errors import DanseoError
+from danseo.probing.checkpoints import Checkpoint
+from danseo.probing.items import ProbeItem, items_hash
+from danseo.probing.nouns import Analyser
+from danseo.probing.probe import ProbeOptions, ProbeResult, Progress, probe_model
+from danseo.probing.results import SCHEMA, Identity, Record, done_before, row_of, write_record, write_summary
+
+Watcher = Callable[[], Iterator[Checkpoint]]
+
+
+@dataclass
+class Sweep:
+    """Checkpoints on one set of items."""
+
+    items: Sequence[ProbeItem]
+    options: ProbeOptions
+    analyser: Analyser
+    output: Path | None = None
+    device: str | None = None
+    precision: str = "auto"
+    on_progress: Progress = lambda done, total: None
+    on_note: Callable[[str], None] = lambda line: None
+    records: list[Record] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def probe(self, checkpoint: Checkpoint) -> Record:
+        """The record of a checkpoint: from an earlier run, fresh, or a failure; saved at once."""
+        folder = self.folder_of(checkpoint)
+        try:
+            identity = self.identity(checkpoint)
+            if record := done_before(folder, checkpoint.name, identity):
+                self.on_note(f"{checkpoint.name}: already probed")
+                record = {**record, "checkpoint": checkpoint.source}
+            else:
+                record = self._fresh(checkpoint, identity)
+                write_record(folder, record)
+                self.on_note(_line(record))
+        except (DanseoError, RuntimeError, OSError, ValueError) as error:  # a broken checkpoint is a row, not the end
+            record = self._failure(checkpoint, error)
+            self.on_note(f"{checkpoint.name}: failed: {record['error']}")
+        self.records.append(record)
+        return record
+
+    def folder_of(self, checkpoint: Checkpoint) -> Path:
+        """The output folder, else the one that holds the checkpoint; for a Hub id the current one."""
+        return self.output or (checkpoint.path.resolve().parent if checkpoint.path.is_dir() else Path())
+
+    def identity(self, checkpoint: Checkpoint) -> Identity:
+        from danseo.probing.masked import weights_hash
+
+        settings = {**asdict(self.options), "precision": self.precision, "analyser": self.analyser.version}
+        config = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        return Identity(weights_hash(checkpoint.source), items_hash(self.items), config)
+
+    def _fresh(self, checkpoint: Checkpoint, identity: Identity) -> Record:
+        from danseo.probing.masked import MaskedModel
+
+        start = time.perf_counter()
+        masked = MaskedModel.load(checkpoint.source, self.device, self.precision)
+        loaded = time.perf_counter() - start
+        result = probe_model(masked, self.items, self.options, self.analyser, self.on_progress)
+        seconds = {"loading": loaded, **result.seconds}
+        return record_of(checkpoint, result, masked, identity, seconds)
+
+    def _failure(self, checkpoint: Checkpoint, error: Exception) -> Record:
+        return {
+            "checkpoint": checkpoint.source,
+            "status": "failed",
+            "error": " ".join(str(error).split())[:300],
+            "evaluated_at": _now(),
+            "step": checkpoint.step,
+            "epoch": checkpoint.epoch,
+            "eval_set_hash": items_hash(self.items),
+        }
+
+    def save(self, folder: Path, total: int, status: str) -> Record:
+        """Write the summary as it stands."""
+        kinds = [item.kind for item in self.items]
+        limits = {"coref": kinds.count("repeated"), "lambada": kinds.count("lambada")}
+        rows = [row_of(record) for record in self.records]
+        return write_summary(folder, rows, total, (time.monotonic() - self.started) / 60, status, limits)
+
+
+def record_of(
+    checkpoint: Checkpoint, result: ProbeResult, masked: Any, identity: Identity, seconds: dict[str, float]
+) -> Record:
+    """The old fields, by the old lenient rule, and the new ones."""
+    from danseo.probing.filter import tokenizer_hash
+    from danseo.probing.masked import library_versions
+
+    real1, real5 = (result.value("repeated", f"lenient@{cut}") for cut in (1, 5))
+    lambada, took = result.value("lambada", "lenient@1"), result.seconds["probing"]
+    info = {
+        "path": checkpoint.source,
+        "name": checkpoint.name,
+        "seq_len": result.seq_len,
+        "model_type": masked.model.config.model_type,
+        "global_step": checkpoint.step,
+        "epoch": checkpoint.epoch,
+    }
+    return {
+        "checkpoint": checkpoint.source,
+        "seq_len": result.seq_len,
+        "evaluated_at": _now(),
+        "lambada_top1": lambada,
+        "real1": real1,
+        "real5": real5,
+        "coref_samples": result.probes.get("repeated", {}).get("n", 0),
+        "score": result.composite("lenient"),
+        "total_time": sum(seconds.values()),
+        "eval_time_seconds": took,
+        "timings": seconds,
+        "checkpoint_info": info,
+        "schema_version": SCHEMA,
+        "status": "ok",
+        "step": checkpoint.step,
+        "epoch": checkpoint.epoch,
+        "strict1": result.value("repeated", "strict@1"),
+        "strict1_interval": [result.share("repeated", "strict@1").get(end) for end in ("low", "high")],
+        "strict5": result.value("repeated", "strict@5"),
+        "choice1": result.value("repeated", "choice@1"),
+        "lambada_strict1": result.value("lambada", "strict@1"),
+        "composite": result.composite("strict"),
+        "weights": list(result.weights),
+        **vars(identity),
+        "tokenizer_hash": tokenizer_hash(masked.tokenizer),
+        "analyser": result.analyser,
+        "device": str(masked.device),
+        "dtype": masked.precision,
+        "libraries": library_versions(),
+        "probes": dict(result.probes),
+        "hits": {kind: dict(found) for kind, found in result.hits.items()},
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).replace(microsecond=0, tzinfo=None).isoformat()
+
+
+def _line(record: Record) -> str:
+    shown = {"strict@1": "strict1", "strict@5": "strict5", "choice@1": "choice1", "composite": "composite"}
+    scores = ", ".join(f"{name} {100 * record[key]:.1f}" for name, key in shown.items() if record[key] is not None)
+    return f"{record['checkpoint_info']['name']}: {scores} ({record['total_time']:.1f} s)"

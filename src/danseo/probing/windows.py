@@ -1,0 +1,129 @@
+"""Token windows: the gap in the middle of as much text as the model reads."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from danseo.errors import DanseoError
+from danseo.probing.items import ProbeItem, Span
+from danseo.probing.pieces import WordPieces
+
+BUCKETS = ((0, 64, "<64"), (64, 256, "64-256"), (256, 512, "256-512"), (512, 1024, "512-1k"), (1024, None, ">1k"))
+NO_ANTECEDENT = "none"
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True)
+class Window:
+    """The pieces around one gap, the frame of special pieces included; `place` is that of the mask."""
+
+    ids: tuple[int, ...]
+    place: int
+    limit: int
+    frame: tuple[int, int]
+    antecedent_in_window: bool
+    distance: int | None
+
+    def filled(self, pieces: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        """The window with these pieces in place of the mask, and where they start; what no longer fits is cut."""
+        left, right = list(self.ids[: self.place]), list(self.ids[self.place + 1 :])
+        excess = max(0, len(left) + len(pieces) + len(right) - self.limit)
+        from_right = min(excess, len(right) - self.frame[1])
+        del right[len(right) - self.frame[1] - from_right : len(right) - self.frame[1]]
+        del left[self.frame[0] : self.frame[0] + excess - from_right]
+        return (*left, *pieces, *right), len(left)
+
+
+def bucket_of(distance: int | None) -> str:
+    """The distance as one of a few ranges of pieces."""
+    if distance is None:
+        return NO_ANTECEDENT
+    return next(name for low, high, name in BUCKETS if distance >= low and (high is None or distance < high))
+
+
+def clip(before: int, after: int, room: int) -> Span:
+    """How many of the pieces before and after the mask fit; what one side does not need goes to the other."""
+    side = (room - 1) // 2
+    left = min(before, max(side, room - 1 - after))
+    return left, min(after, room - 1 - left)
+
+
+class Windows:
+    """Makes windows with one tokenizer and one length.
+
+    A mask parts the text, so that most tokenizers spell the particle behind it as a new word: [MASK] 는. Given
+    word pieces to join with, it is spelled as inside a word, as it was in training: [MASK] ##는.
+    """
+
+    def __init__(self, tokenizer: Any, seq_len: int, join: WordPieces | None = None) -> None:
+        self.join = join
+        if not getattr(tokenizer, "is_fast", False):
+            raise DanseoError("the checkpoint's tokenizer has no tokenizer.json, so places in the text are unknown")
+        self.tokenizer, self.seq_len = tokenizer, seq_len
+        marks = tokenizer("가", return_special_tokens_mask=True)
+        flags, ids = marks["special_tokens_mask"], marks["input_ids"]
+        head = flags.index(0) if 0 in flags else 1
+        tail = flags[::-1].index(0) if 0 in flags else 1
+        self.head, self.tail = ids[:head], ids[len(ids) - tail :]
+        self.room = seq_len - len(self.head) - len(self.tail)
+        if self.room < 2:
+            raise DanseoError(f"a sequence length of {seq_len} leaves no room for text; give a larger --seq-len")
+        specials = sorted(set(tokenizer.all_special_tokens), key=len, reverse=True)
+        self.literal = re.compile("|".join(map(re.escape, specials)))
+
+    def of(self, items: Sequence[ProbeItem]) -> Iterator[Window]:
+        """One window per item."""
+        for start in range(0, len(items), 256):
+            part = items[start : start + 256]
+            texts = [self.masked_text(item) for item in part]
+            encoded = self.tokenizer(
+                texts, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
+            )
+            for item, ids, offsets in zip(part, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+                yield self._window(item, ids, offsets)
+
+    def masked_text(self, item: ProbeItem) -> str:
+        """The text with the tokenizer's own mask in the gap; anything else that looks special is made harmless."""
+        return f"{self._harmless(item.left)}{self.tokenizer.mask_token}{self._harmless(item.right)}"
+
+    def _harmless(self, text: str) -> str:
+        return self.literal.sub(lambda match: "·" * len(match[0]), text)
+
+    def _window(self, item: ProbeItem, ids: list[int], offsets: list[Span]) -> Window:
+        place = ids.index(self.tokenizer.mask_token_id)
+        if self.join and (rest := _WORD.match(item.right)):
+            ids = self._joined(ids, offsets, place, rest[0], self.join)
+        left, right = clip(place, len(ids) - place - 1, self.room)
+        kept = ids[place - left : place + right + 1]
+        span = self._pieces_of(item, offsets)
+        return Window(
+            ids=(*self.head, *kept, *self.tail),
+            place=len(self.head) + left,
+            limit=self.seq_len,
+            frame=(len(self.head), len(self.tail)),
+            antecedent_in_window=span is not None and span[0] >= place - left and span[1] <= place + right + 1,
+            distance=None if span is None else max(0, place - span[1]),
+        )
+
+    def _joined(self, ids: list[int], offsets: list[Span], place: int, rest: str, pieces: WordPieces) -> list[int]:
+        start = offsets[place][1]
+        count = sum(start <= first < start + len(rest) for first, _ in offsets[place + 1 :])
+        spelled = pieces.of(rest, inside=True)
+        return [*ids[: place + 1], *spelled, *ids[place + 1 + count :]] if spelled else ids
+
+    def _pieces_of(self, item: ProbeItem, offsets: list[Span]) -> Span | None:
+        """The pieces that hold the antecedent, which stands before the gap."""
+        if item.antecedent is None:
+            return None
+        start, end = item.antecedent
+        touching = [k for k, (first, last) in enumerate(offsets) if first < end and last > start]
+        return (touching[0], touching[-1] + 1) if touching else None
+
+
+def without_mentions(item: ProbeItem) -> ProbeItem:
+    """The control: every other mention of the target is deleted, so that nothing is left to copy."""
+    left, right = item.left.replace(item.target, ""), item.right.replace(item.target, "")
+    text = f"{left}{item.target}{right}"
+    span = (len(left), len(left) + len(item.target))
+    return replace(item, text=text, span=span, antecedent=None, distance=None)

@@ -1,0 +1,1 @@
+"""Many runs: what to run, in which order, on what, and never twice."""

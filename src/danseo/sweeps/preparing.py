@@ -1,0 +1,95 @@
+"""All that is checked and looked up before a sweep starts anything."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from danseo.config import RunConfig
+from danseo.errors import DanseoError
+from danseo.models.floor import FLOORS
+from danseo.sweeps.devices import find_devices, fitting, machine_memory
+from danseo.sweeps.plan import Clock, Planner, Point, records_of, state_of
+from danseo.sweeps.ranges import Choice
+from danseo.sweeps.ray_cluster import check_address
+from danseo.sweeps.space import Sweep, named_in, read_sweep
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says besides the file."""
+
+    root: Path
+    runs: Path
+    devices: str | None = None
+    slots: int | None = None
+    executor: str = "local"
+    ray_address: str | None = None
+    retries: int = 0
+    force: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that has passed all checks."""
+
+    sweep: Sweep
+    planner: Planner
+    points: list[Point]
+    """Of a grid or a list; a search's first one is only there to be checked."""
+    devices: list[str]
+    clock: Clock
+
+    def is_done(self, force: bool) -> bool:
+        """Whether there is nothing to start."""
+        return not (force or self.sweep.search) and all(state_of(point) == "done" for point in self.points)
+
+
+def prepare(path: Path, options: Options) -> Prepared:
+    """Read the file, look at data, models, directories and devices, and learn from finished runs."""
+    _check_options(options)
+    sweep = read_sweep(path)
+    planner = Planner(options.root, options.runs)
+    with named_in(path):
+        configs = sweep.configs() if not sweep.search else _corners(sweep)
+        points = [planner.point(config) for config in configs]
+        trained = any(point.config.model not in FLOORS for point in points)
+        devices = find_devices(options.devices, options.slots, needs_torch=trained)
+        if options.executor == "local":
+            devices = fitting(devices, sweep.resources.memory, machine_memory)
+    clock = Clock(records_of(planner.runs), planner, devices[0])
+    return Prepared(sweep, planner, points, devices, clock)
+
+
+def _check_options(options: Options) -> None:
+    if options.runs.exists() and not options.runs.is_dir():
+        raise DanseoError(f"--runs {options.runs} is a file; name a folder")
+    if options.devices and options.slots:
+        raise DanseoError("--devices and --slots exclude each other; name a device twice for two slots on it")
+    if options.devices and options.executor == "ray":
+        raise DanseoError("--devices is for this machine; Ray takes what [resources] asks for")
+    if options.ray_address and options.executor != "ray":
+        raise DanseoError("--ray-address goes with --executor ray")
+    if options.ray_address and options.ray_address != "auto":
+        check_address(options.ray_address)
+
+
+def make_folder(runs: Path) -> None:
+    """The folder of runs, writable."""
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=runs):
+            pass
+    except OSError as error:
+        raise DanseoError(f"--runs {runs} cannot be written: {error.strerror}; choose another folder") from None
+
+
+def _corners(sweep: Sweep) -> list[RunConfig]:
+    """Configs that show whether a search can be run at all: each model that it may choose."""
+    assert sweep.search
+    first = {
+        name: entry.values[0] if isinstance(entry, Choice) else entry.low for name, entry in sweep.search.space.items()
+    }
+    models = sweep.search.space.get("model")
+    choices = models.values if isinstance(models, Choice) else (first.get("model"),)
+    return [sweep.config(first | ({"model": model} if model else {})) for model in choices]

@@ -1,0 +1,229 @@
+"""Trials of an Optuna study as points of a sweep; what counts is the headline on the select half."""
+
+import json
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from danseo import data
+from danseo.errors import DanseoError, MissingExtra
+from danseo.halves import in_half
+from danseo.predictions import read_predictions
+from danseo.scoring import measure
+from danseo.sweeps.plan import Planner, Point, read_evaluations
+from danseo.sweeps.ranges import sample
+from danseo.sweeps.schedule import State
+from danseo.sweeps.space import Search, Sweep, named_in
+from danseo.tables import Table
+from danseo.tasks import get_task
+
+
+class Trials:
+    """Asks the study for points as slots become free, and tells it how they ended."""
+
+    def __init__(self, sweep: Sweep, planner: Planner) -> None:
+        assert sweep.search
+        self.sweep, self.planner, self.search = sweep, planner, sweep.search
+        self.study = open_study(sweep, planner)
+        self.score = select_scorer(planner.root)
+        self._numbers: dict[str, list[int]] = {}
+        self._handles: dict[str, Any] = {}
+        self._states: dict[str, tuple[Point, State]] = {}
+        self._reported: dict[str, int] = {}
+        self._adopted = False
+
+    def more(self, free: int) -> list[Point]:
+        """Points for the free slots: trials that an earlier process left first, then new ones."""
+        found = [] if self._adopted else self._adopt()
+        self._adopted = True
+        while len(found) < free and (trial := self._ask()) is not None:
+            point = self._point(trial)
+            if point:
+                found.append(point)
+        return found
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether all trials have been asked for."""
+        return self._adopted and len(self.study.get_trials(deepcopy=False)) >= self.search.trials
+
+    def _adopt(self) -> list[Point]:
+        import optuna
+
+        points = []
+        for trial in self.study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            if trial.params.keys() >= self.search.space.keys():
+                points.append(self._point(optuna.trial.Trial(self.study, trial._trial_id)))
+            else:  # killed between asking and choosing
+                self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
+        return [point for point in points if point]
+
+    def _ask(self) -> Any:
+        import optuna
+
+        if len(self.study.get_trials(deepcopy=False)) >= self.search.trials:
+            return None
+        trial = self.study.ask()
+        if trial.number >= self.search.trials:  # another process took the last one meanwhile
+            self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            return None
+        return trial
+
+    def _point(self, trial: Any) -> Point | None:
+        """The run of a trial; None where it is one that is known already."""
+        point = self.planner.point(self.sweep.config(sample(trial, self.search.space)))
+        trial.set_user_attr("run", point.name)
+        known = point.name in self._numbers
+        self._numbers.setdefault(point.name, []).append(trial.number)
+        if point.name in self._states:
+            self.ended(*self._states[point.name])
+        if known:
+            return None
+        self._handles[point.name] = trial
+        return point
+
+    def ended(self, point: Point, state: State) -> None:
+        """Tell the study what became of a run."""
+        from optuna.trial import TrialState
+
+        self._states[point.name] = point, state
+        value = self.score(point) if state == "done" else math.nan
+        for number in self._numbers[point.name]:
+            if not math.isnan(value):
+                self.study.tell(number, value, skip_if_finished=True)
+            else:
+                ending = TrialState.PRUNED if state == "pruned" else TrialState.FAIL
+                self.study.tell(number, state=ending, skip_if_finished=True)
+
+    def hopeless(self, point: Point) -> str:
+        """Why a running trial should be pruned, or nothing."""
+        trial, seen = self._handles[point.name], self._reported.get(point.name, 0)
+        evaluations = read_evaluations(point.run.path / "log.jsonl")
+        for number, record in enumerate(evaluations[seen:], seen + 1):
+            if record["score"] is not None:
+                trial.report(record["score"], number)
+        self._reported[point.name] = max(seen, len(evaluations))
+        if len(evaluations) <= seen or evaluations[-1]["epoch"] >= point.config.train.epochs:
+            return ""
+        last = evaluations[-1]
+        return f"pruned at step {last['step']} with {last['score']}" if trial.should_prune() else ""
+
+    def earlier(self) -> list[str]:
+        """The runs of all trials, also of those that other processes asked for."""
+        names = (trial.user_attrs.get("run") for trial in self.study.get_trials(deepcopy=False))
+        return [name for name in names if name]
+
+    def tables(self) -> list[Table]:
+        """All trials of the study, the best first."""
+        names = list(self.search.space)
+        trials = self.study.get_trials(deepcopy=False)
+        rows: list[tuple[object, ...]] = [
+            (trial.number, *(_shown(trial.params.get(name)) for name in names), trial.value, trial.state.name.lower())
+            for trial in sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0)))
+        ]
+        columns = ("trial", *(name.split(".")[-1] for name in names), "select half", "state")
+        note = "sorted by the headline on the select half, which is what the search goes by; report scores are below"
+        return [Table(f"trials of {self.study.study_name}", columns, rows, note)]
+
+
+def _shown(value: Any) -> Any:
+    """A float as it would be typed, as rates need more digits than columns of scores have."""
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
+def select_scorer(root: Path) -> Callable[[Point], float]:
+    """A function that scores a run's saved predictions on the select half by the task's headline."""
+    examples: dict[str, list[Any]] = {}
+
+    def score(point: Point) -> float:
+        task = get_task(point.config.task)
+        if task.name not in examples:
+            examples[task.name] = data.load(task, "dev", root)
+        dev = examples[task.name]
+        predictions = read_predictions(
+            point.run.predictions_path("dev"), task, dev, skip=list(task.needs_probabilities)
+        )
+        places = in_half(task, dev, "select")
+        chosen = [dev[place] for place in places], [predictions[place] for place in places]
+        return float(measure(task, *chosen, skip=list(task.needs_probabilities))[task.headline].value())
+
+    return score
+
+
+# The study
+
+
+def open_study(sweep: Sweep, planner: Planner) -> Any:
+    """The study in its storage, made or gone on with; one of other settings is refused."""
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtra("optuna is not installed; run: pip install 'danseo[sweep]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    search = sweep.search
+    assert search
+    with named_in(sweep.path):
+        try:
+            study = optuna.create_study(
+                storage=_storage(search, sweep, planner),
+                study_name=search.name or sweep.path.stem,
+                direction="maximize",
+                load_if_exists=True,
+                pruner=_pruner(search),
+            )
+        except Exception as error:  # databases have many ways to say no
+            reason = " ".join(str(error).split())[:200]
+            raise DanseoError(f"[search] storage {search.storage or 'file'} cannot be used: {reason}") from None
+        _check_same(study, sweep, planner)
+    # The same seed again would choose the same points again, so it moves with the trials that are there.
+    study.sampler = _sampler(search, search.seed + len(study.get_trials(deepcopy=False)))
+    return study
+
+
+def _storage(search: Search, sweep: Sweep, planner: Planner) -> Any:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    if "://" in search.storage:
+        return search.storage
+    path = Path(search.storage) if search.storage else planner.runs / f"{sweep.path.stem}.study"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return JournalStorage(JournalFileBackend(str(path)))
+
+
+def _sampler(search: Search, seed: int) -> Any:
+    from optuna import samplers
+
+    if search.sampler == "random":
+        return samplers.RandomSampler(seed=seed)
+    if search.sampler == "qmc":
+        return samplers.QMCSampler(seed=seed, scramble=True)
+    return samplers.TPESampler(seed=seed, n_startup_trials=search.startup, constant_liar=True)
+
+
+def _pruner(search: Search) -> Any:
+    from optuna import pruners
+
+    if search.pruner == "median":
+        return pruners.MedianPruner(n_startup_trials=search.startup)
+    if search.pruner == "halving":
+        return pruners.SuccessiveHalvingPruner()
+    return pruners.HyperbandPruner() if search.pruner == "hyperband" else pruners.NopPruner()
+
+
+def _check_same(study: Any, sweep: Sweep, planner: Planner) -> None:
+    """The study must be about the same base, space and data."""
+    assert sweep.search
+    about = {"base": sweep.base, "space": {name: repr(entry) for name, entry in sweep.search.space.items()}}
+    fingerprint = json.dumps(about, sort_keys=True, ensure_ascii=False)
+    known = study.user_attrs.get("danseo")
+    if known is None:
+        study.set_user_attr("danseo", fingerprint)
+    elif known != fingerprint:
+        raise DanseoError(
+            f"the study {study.study_name!r} searched with other settings or another space; give this one another "
+            "[search] name"
+        )

@@ -1,0 +1,182 @@
+"""A sweep as a TOML file: base settings, and the choices that make runs of them."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from danseo.config import RunConfig, checked, full_name
+from danseo.errors import DanseoError, DataError
+from danseo.reading import quote, read_text
+from danseo.recipes import configured, encoder_facts
+from danseo.sweeps.ranges import Space, leaves, read_space
+from danseo.tasks import get_task
+
+_PARTS = ("grid", "runs", "search", "resources")
+_FIXED = ("task", "train.select_on", "train.monitor")  # with these open, trials could not be compared
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one run needs."""
+
+    cpus: float = 1
+    """Ray: CPUs per run."""
+    gpus: float = 0
+    """Ray: GPUs per run; a share such as 0.5 puts two runs on one."""
+    memory: float = 0
+    """GiB per run; 0 asks for none."""
+    files: Literal["shared", "copied"] = "shared"
+    """Ray: whether all nodes see the folder of runs, or results are copied back to it."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search by Optuna."""
+
+    trials: int
+    """How many runs, failed and pruned ones included."""
+    sampler: Literal["tpe", "random", "qmc"] = "tpe"
+    pruner: Literal["none", "median", "halving", "hyperband"] = "none"
+    storage: str = ""
+    """A file, or a database URL; by default a file in the folder of runs."""
+    name: str = ""
+    """The study in the storage; by default the name of the TOML file."""
+    seed: int = 0
+    startup: int = 10
+    """Trials at random before the sampler learns, and before the median prunes."""
+    space: Space = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A base and its choices, checked."""
+
+    path: Path
+    base: dict[str, Any]
+    grid: dict[str, list[Any]]
+    runs: list[dict[str, Any]]
+    search: Search | None
+    resources: Resources
+
+    def configs(self) -> list[RunConfig]:
+        """Every entry of [[runs]] with every combination of [grid], each config once."""
+        facts: dict[tuple[Any, ...], Any] = {}
+        found = [
+            self.config(entry | dict(zip(self.grid, values, strict=True)), facts)
+            for entry in self.runs or [{}]
+            for values in product(*self.grid.values())
+        ]
+        return list(dict.fromkeys(found))
+
+    def config(self, settings: Mapping[str, Any], facts: dict[tuple[Any, ...], Any] | None = None) -> RunConfig:
+        """The base with some settings changed; facts remembers what recipes ask of encoders."""
+        chosen = {**self.base, **settings}
+        missing = [name for name in ("task", "model") if name not in chosen]
+        if missing:
+            raise DanseoError(f"no {' and no '.join(missing)} given; set it in the file, in [grid] or in each [[runs]]")
+        task, model, recipe = get_task(chosen.pop("task")).name, chosen.pop("model"), chosen.pop("recipe", "default")
+        key = (model, recipe, bool(chosen.get("trust_remote_code")))
+        facts = facts if facts is not None else {}
+        if key not in facts:
+            facts[key] = encoder_facts(*key)
+        return configured(task, model, recipe, chosen, facts[key])
+
+
+def read_sweep(path: Path) -> Sweep:
+    """The sweep of a TOML file; whatever is wrong with it is one line that names the file."""
+    text = read_text(path)
+    with named_in(path):
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise DanseoError(f"not valid TOML ({error}); mend it") from None
+        parts = {name: document.pop(name) for name in _PARTS if name in document}
+        base = _settings(document)
+        if not parts.keys() & {"grid", "runs", "search"}:
+            raise DanseoError("nothing to choose; add a [grid], some [[runs]], or a [search]")
+        if "search" in parts and parts.keys() & {"grid", "runs"}:
+            raise DanseoError("[search] goes without [grid] and [[runs]]; put what it may choose into [search.space]")
+        sweep = Sweep(
+            path,
+            base,
+            _grid(parts["grid"]) if "grid" in parts else {},
+            _runs(parts["runs"]) if "runs" in parts else [],
+            _search(parts["search"], base) if "search" in parts else None,
+            _filled(Resources, parts.get("resources", {}), "resources"),
+        )
+    return sweep
+
+
+@contextmanager
+def named_in(path: Path) -> Iterator[None]:
+    """Complaints inside the block name the file, except those about files that they name themselves."""
+    try:
+        yield
+    except DataError:
+        raise
+    except DanseoError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {full_name(key): checked(full_name(key), value) for key, value in leaves(table).items()}
+
+
+def _grid(table: Any) -> dict[str, list[Any]]:
+    if not isinstance(table, dict) or not table:
+        raise DanseoError("[grid] is empty; give it lists, such as seed = [1, 2, 3]")
+    grid: dict[str, list[Any]] = {}
+    for key, values in leaves(table).items():
+        name = full_name(key)
+        if not isinstance(values, list) or not values:
+            raise DanseoError(f"[grid] {name} = {quote(values)}: should be a list with at least one value")
+        grid[name] = [checked(name, value) for value in values]
+    return grid
+
+
+def _runs(entries: Any) -> list[dict[str, Any]]:
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise DanseoError("runs should be written as [[runs]] tables, at least one")
+    return [_settings(entry) for entry in entries]
+
+
+def _search(table: Any, base: Mapping[str, Any]) -> Search:
+    table = dict(table) if isinstance(table, dict) else {}
+    space = read_space(table.pop("space", {}))
+    if "trials" not in table:
+        raise DanseoError("[search] needs trials, the number of runs")
+    if fixed := [name for name in _FIXED if name in space]:
+        raise DanseoError(f"[search.space] {fixed[0]}: trials must agree in it to be compared; set it at the top")
+    if base.get("train.select_on") == "dev":
+        raise DanseoError("select_on = dev would search on the reported examples; a search needs select_on = select")
+    found: Search = _filled(Search, table, "search", space=space)
+    if found.trials < 1:
+        raise DanseoError(f"[search] trials = {found.trials}: should be 1 or more")
+    return found
+
+
+def _filled(cls: type, table: Any, part: str, **more: Any) -> Any:
+    """A small record from a table, every key and type checked."""
+    known = {each.name for each in fields(cls)} - more.keys()
+    if not isinstance(table, dict) or (unknown := sorted(table.keys() - known)):
+        what = f"unknown key {unknown[0]!r}" if isinstance(table, dict) else "not a table"
+        raise DanseoError(f"[{part}]: {what}; it has {', '.join(sorted(known))}")
+    hints = get_type_hints(cls)
+    for key, value in table.items():
+        _check_kind(f"[{part}] {key}", value, hints[key])
+    return cls(**table, **more)
+
+
+def _check_kind(name: str, value: Any, hint: Any) -> None:
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise DanseoError(f"{name} = {quote(value)}: should be one of {', '.join(get_args(hint))}")
+        return
+    kinds = (int, float) if hint is float else (hint,)
+    if isinstance(value, bool) or not isinstance(value, kinds) or (isinstance(value, int | float) and value < 0):
+        due = {int: "a whole number", float: "a number, 0 or more", str: "a text"}[hint]
+        raise DanseoError(f"{name} = {quote(value)}: should be {due}")

@@ -1,0 +1,84 @@
+"""A sweep: a TOML file in, ordinary runs out; the story on one screen."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from danseo.runs.directory import Run
+from danseo.runs.index import read_record
+from danseo.sweeps.driver import Driver, Executor, Journal, Listed, Source
+from danseo.sweeps.local import LocalExecutor
+from danseo.sweeps.locks import Locks
+from danseo.sweeps.outcome import Forecast, Outcome
+from danseo.sweeps.preparing import Options, Prepared, make_folder, prepare
+
+
+def run_sweep(path: Path, options: Options) -> Outcome:
+    """Plan, run and collect; whatever is wrong with the input shows before anything starts."""
+    prepared = prepare(path, options)
+    make_folder(prepared.planner.runs)
+    source = make_source(prepared)
+    driver = Driver(
+        source,
+        make_executor(prepared, options),
+        Locks(prepared.planner.runs),
+        prepared.clock,
+        Journal(prepared.planner.runs / f"{path.stem}.sweep.jsonl"),
+        root=prepared.planner.root,
+        retries=options.retries,
+        force=options.force,
+        quiet=options.quiet,
+    )
+    with interruptible():
+        schedule = driver.run()
+    names = sorted({*driver.points, *source.earlier()})
+    return Outcome(schedule, [read_record(Run(prepared.planner.runs / name)) for name in names], source.tables())
+
+
+def forecast(path: Path, options: Options) -> Forecast:
+    """What run_sweep would do; a Ray cluster is asked for its room."""
+    prepared = prepare(path, options)
+    slots = len(prepared.devices)
+    if options.executor == "ray":
+        executor = make_executor(prepared, options)
+        slots = executor.capacity()
+        executor.close()
+    return Forecast(prepared, slots, options.force)
+
+
+def make_executor(prepared: Prepared, options: Options) -> Executor:
+    """Processes of this machine, or tasks of a Ray cluster."""
+    if options.executor == "local" or prepared.is_done(options.force):
+        return LocalExecutor(prepared.devices)
+    from danseo.sweeps.ray_executor import RayExecutor
+
+    return RayExecutor(options.ray_address, prepared.sweep.resources, options.slots)
+
+
+def make_source(prepared: Prepared) -> Source:
+    """The listed points, or the trials of a study."""
+    if prepared.sweep.search is None:
+        return Listed(prepared.points)
+    from danseo.sweeps.search import Trials
+
+    return Trials(prepared.sweep, prepared.planner)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A polite kill ends the sweep as Ctrl-C does: workers first."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

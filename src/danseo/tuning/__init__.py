@@ -1,0 +1,1 @@
+"""Searching for good settings of a training command with Optuna."""

@@ -1,0 +1,153 @@
+"""A study: trials of a target in a storage that several processes may share; the same command goes on."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from danseo.config import flat
+from danseo.errors import DanseoError, MissingExtra
+from danseo.sweeps.ranges import Space, read_space_file, sample
+from danseo.tuning.targets import Outcome, Target
+
+_HEARTBEAT, _GRACE = 10, 40  # seconds; a trial whose process has been silent for the second is tried again
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How to search."""
+
+    space: Path
+    trials: int = 20
+    storage: str = "sqlite:///study.db"
+    name: str = ""
+    seed: int = 0
+    pruner: Literal["median", "none"] = "median"
+    startup: int = 4
+    """Trials at random before the sampler learns, and before the median prunes."""
+    heartbeat: tuple[int, int] = (_HEARTBEAT, _GRACE)
+
+
+def tune(target: Target, options: TuneOptions, on_note: Callable[[str], None] = lambda line: None) -> Any:
+    """Run trials until the study has as many as it should; the study comes back."""
+    space = read_space_file(options.space, type(target.config))
+    study = open_study(target, options, space)
+    optuna = _optuna()
+    while True:
+        optuna.storages.fail_stale_trials(study)
+        taken = counted(study)
+        if taken >= options.trials:
+            return study
+        on_note(f"trial {taken + 1} of {options.trials}")
+        study.optimize(lambda trial: _objective(trial, target, space, on_note), n_trials=1, catch=(DanseoError,))
+
+
+def counted(study: Any) -> int:
+    """Trials that count: finished, pruned, failed by their settings, or running; not those that were cut off."""
+    states = _optuna().trial.TrialState
+    trials = study.get_trials(deepcopy=False)
+    return sum(
+        trial.state in (states.COMPLETE, states.PRUNED, states.RUNNING)
+        or (trial.state == states.FAIL and "error" in trial.user_attrs)
+        for trial in trials
+    )
+
+
+def _objective(trial: Any, target: Target, space: Space, on_note: Callable[[str], None]) -> float:
+    settings = sample(trial, space)
+    on_note("  " + ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in settings.items()))
+
+    def heard(step: int, value: float) -> None:
+        trial.report(value, step)
+        if trial.should_prune():
+            raise _optuna().TrialPruned(f"pruned at step {step} with {value:.4g}")
+
+    try:
+        outcome: Outcome = target.run(settings, heard)
+    except DanseoError as error:
+        trial.set_user_attr("error", str(error))
+        on_note(f"  failed: {error}")
+        raise
+    except _optuna().TrialPruned as pruned:
+        on_note(f"  {pruned}")
+        raise
+    except KeyboardInterrupt:
+        trial.study.enqueue_trial(trial.params)  # the next start goes on with it
+        raise
+    trial.set_user_attr("outcome", {"step": outcome.step, "folder": outcome.folder})
+    on_note(f"  {target.metric}: {outcome.value:.4g}")
+    return outcome.value
+
+
+def open_study(target: Target, options: TuneOptions, space: Space) -> Any:
+    """The study in its storage, made or gone on with; one of other settings is refused."""
+    optuna = _optuna()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    about = {
+        "command": target.command,
+        "metric": target.metric,
+        "base": flat(target.config),
+        "space": {name: repr(entry) for name, entry in space.items()},
+        **target.identity(),
+    }
+    fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    name = options.name or f"{target.command}-{fingerprint}"
+    interval, grace = options.heartbeat
+    try:
+        storage = optuna.storages.RDBStorage(
+            options.storage,
+            engine_kwargs={"connect_args": {"timeout": 60}} if options.storage.startswith("sqlite") else None,
+            heartbeat_interval=interval,
+            grace_period=grace,
+            heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(),
+        )
+        study = optuna.create_study(
+            storage=storage, study_name=name, direction="maximize", load_if_exists=True, pruner=_pruner(options)
+        )
+    except Exception as error:  # databases have many ways to say no
+        reason = " ".join(str(error).split())[:160]
+        raise DanseoError(f"--storage {options.storage} cannot be used: {reason}") from None
+    known = study.user_attrs.get("danseo")
+    if known not in (None, fingerprint):
+        raise DanseoError(f"the study {name!r} is about other settings, data or another space; choose another --study")
+    study.set_user_attr("danseo", fingerprint)
+    # The same seed again would choose the same points again, so it moves with the trials that are there.
+    seed = options.seed + len(study.get_trials(deepcopy=False))
+    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=options.startup, constant_liar=True)
+    return study
+
+
+def _pruner(options: TuneOptions) -> Any:
+    pruners = _optuna().pruners
+    return pruners.NopPruner() if options.pruner == "none" else pruners.MedianPruner(n_startup_trials=options.startup)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtra("optuna is not installed; run: pip install 'danseo[sweep]'") from None
+    return optuna
+
+
+def best_of(study: Any) -> Any:
+    """The best finished trial."""
+    states = _optuna().trial.TrialState
+    if not study.get_trials(deepcopy=False, states=(states.COMPLETE,)):
+        failed = [t.user_attrs["error"] for t in study.get_trials(deepcopy=False) if "error" in t.user_attrs]
+        raise DanseoError(f"no trial finished; the last one failed: {failed[-1]}" if failed else "no trial finished")
+    return study.best_trial
+
+
+def report_once(study: Any, target: Target, trial: Any) -> Mapping[str, Any]:
+    """The held-back scores of the best trial; computed once per best trial and kept in the study."""
+    known = study.user_attrs.get("report")
+    if known is None or known["trial"] != trial.number:
+        known = {"trial": trial.number, **target.report(trial.user_attrs["outcome"])}
+        study.set_user_attr("report", known)
+    found: Mapping[str, Any] = known
+    return found

@@ -1,0 +1,182 @@
+"""What can be tuned: one trial of each training command, what counts in it, and what is reported once at the end."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from danseo.config import RunConfig, flat, to_toml, with_settings
+from danseo.errors import DanseoError
+from danseo.probing.items import ProbeItem, items_hash
+from danseo.runs.directory import Run
+
+OnScore = Callable[[int, float], None]
+"""Called with the step and the value of every evaluation; it may raise to stop the trial."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial came to."""
+
+    value: float
+    step: int
+    folder: str
+
+
+class Target(Protocol):
+    """A training command whose settings are searched."""
+
+    command: str
+    metric: str
+    """What is maximised, in words."""
+    config: Any
+
+    def identity(self) -> dict[str, Any]:
+        """What the trials of one study must agree in, besides the base settings."""
+
+    def run(self, settings: Mapping[str, Any], on_score: OnScore) -> Outcome:
+        """One trial; the same settings go on where an earlier start of them ended."""
+
+    def report(self, outcome: Mapping[str, Any]) -> dict[str, Any]:
+        """The scores of the best trial on what no trial was judged by."""
+
+    def best_config(self, settings: Mapping[str, Any]) -> str:
+        """A TOML file that the command accepts."""
+
+
+@dataclass(frozen=True)
+class TrainTarget:
+    """danseo train: the monitored metric on the select half; the report half is kept for the end."""
+
+    config: RunConfig
+    root: Path
+    runs: Path
+    device: str | None = None
+    command: str = "train"
+
+    def __post_init__(self) -> None:
+        if self.config.train.select_on == "dev":
+            raise DanseoError("--select-on dev would tune on the reported examples; tuning needs the select half")
+
+    @property
+    def metric(self) -> str:
+        from danseo.tasks import get_task
+
+        named = self.config.train.monitor
+        return f"{get_task(self.config.task).headline if named == 'headline' else named} on the select half of dev"
+
+    def identity(self) -> dict[str, Any]:
+        from danseo import data
+        from danseo.reading import content_sha256
+        from danseo.tasks import get_task
+
+        files = [data.require_file(get_task(self.config.task), split, self.root) for split in ("train", "dev")]
+        return {path.name: content_sha256(path) for path in files}
+
+    def run(self, settings: Mapping[str, Any], on_score: OnScore) -> Outcome:
+        from danseo.experiment import run_experiment
+
+        def heard(step: int, score: float | None) -> None:
+            if score is not None:
+                on_score(step, score)
+
+        config = with_settings(self.config, settings)
+        run = run_experiment(config, self.root, self.runs, device=self.device, quiet=True, on_score=heard)
+        scores = run.read_json("scores.json")
+        if scores.get("select_score") is None:
+            raise DanseoError(f"{run.path}: its metric is undefined on the select half; choose another train.monitor")
+        return Outcome(scores["select_score"], scores["best_step"], str(run.path))
+
+    def report(self, outcome: Mapping[str, Any]) -> dict[str, Any]:
+        from danseo.experiment import headline_of
+
+        found = headline_of(Run(Path(outcome["folder"])).read_json("scores.json"), "report")
+        return {"on": "the report half of dev", "scores": [found] if found else []}
+
+    def best_config(self, settings: Mapping[str, Any]) -> str:
+        own = ("task", "model", "recipe", "seed", "limit", "trust_remote_code")
+        return to_toml(with_settings(self.config, settings), without=own)
+
+
+@dataclass(frozen=True)
+class MaskedTarget:
+    """danseo pretrain and coref: a probe score on the dev items; the test items are kept for the end."""
+
+    config: Any
+    texts: tuple[Path, ...]
+    items: Mapping[str, Sequence[ProbeItem]]
+    """dev and test."""
+    folder: Path
+    score: str = "composite"
+    dataset: Path | None = None
+    device: str | None = None
+    command: str = "pretrain"
+
+    @property
+    def metric(self) -> str:
+        return f"{self.score} of the dev probe"
+
+    def identity(self) -> dict[str, Any]:
+        from danseo.pretraining.text import text_identity
+
+        told = text_identity(self.texts) if self.texts else str(self.dataset)
+        return {"text": told, **{split: items_hash(items) for split, items in self.items.items()}}
+
+    def run(self, settings: Mapping[str, Any], on_score: OnScore) -> Outcome:
+        config = with_settings(self.config, settings)
+        told = json.dumps([flat(config), self.identity()], sort_keys=True)
+        named = hashlib.sha256(told.encode()).hexdigest()[:8]
+        run = self._trained(config, self.folder / f"{self.command}-{named}", on_score)
+        found = [(self._value(line), line["step"]) for line in run.read_log()]
+        known = [(value, step) for value, step in found if value is not None]
+        if not known:
+            raise DanseoError(f"{run.path}: no evaluation has a {self.score}; are there probe items of its kind?")
+        value, step = max(known)
+        return Outcome(value, step, str(run.path))
+
+    def _trained(self, config: Any, folder: Path, on_score: OnScore) -> Run:
+        def heard(step: int, scores: dict[str, Any]) -> None:
+            if (value := self._value(scores)) is not None:
+                on_score(step, value)
+
+        probes, kept = tuple(self.items["dev"]), frozenset(item.document for item in self.items["test"])
+        if self.command == "pretrain":
+            from danseo.pretraining.pretrain import PretrainJob, pretrain
+
+            job = PretrainJob(config, self.texts, probes, self.device, quiet=True, on_score=heard, kept_out=kept)
+            return pretrain(job, folder)
+        from danseo.pretraining.coref import CorefJob, coref
+
+        coref(
+            CorefJob(
+                config,
+                self.texts,
+                self.dataset,
+                probes=probes,
+                device=self.device,
+                quiet=True,
+                on_score=heard,
+                kept_out=kept,
+            ),
+            folder,
+        )
+        return Run(folder)
+
+    def _value(self, scores: Mapping[str, Any]) -> float | None:
+        value: float | None = (scores.get("probes") or {}).get(self.score)
+        return value
+
+    def report(self, outcome: Mapping[str, Any]) -> dict[str, Any]:
+        from danseo.probing.masked import MaskedModel
+        from danseo.probing.probe import ProbeOptions, probe_model
+
+        masked = MaskedModel.load(str(Path(outcome["folder"]) / f"checkpoint-{outcome['step']}"), self.device)
+        result = probe_model(masked, list(self.items["test"]), ProbeOptions())
+        scores = [{"id": name, "value": value} for name, value in result.headline().items()]
+        return {"on": "the test probe", "scores": scores, "probe": result.as_dict()}
+
+    def best_config(self, settings: Mapping[str, Any]) -> str:
+        own = ("checkpoint", "trust_remote_code")
+        return to_toml(with_settings(self.config, settings), without=own)

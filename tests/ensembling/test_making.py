@@ -1,0 +1,235 @@
+"""Ensembles as runs: the same directory for the same members, honest fitting, and one line for what cannot be."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
+from danseo.ensembling.making import Options, make_ensemble
+from danseo.ensembling.members import open_members
+from danseo.errors import DanseoError
+from danseo.evaluation import evaluate_run
+from danseo.halves import half_of
+from danseo.prediction import predict_lines
+from danseo.predictions import read_predictions
+from danseo.runs.directory import Run
+from danseo.runs.index import read_record
+from danseo.tasks import TASKS
+
+
+def made(paths, sample, runs, **options) -> Run:
+    return make_ensemble(paths, str(sample), runs, Options(**options))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_ensemble_is_an_ordinary_run(three, sample, tmp_path, task):
+    run = made(three[task], sample, tmp_path)
+    scores = run.read_json("scores.json")
+    method = "vote" if task == "wos" else "prob"
+    assert run.path.name.startswith(f"{task}--ensemble-{method}--s1+2+3--")
+    assert {"config.toml", "environment.json", "members.json", "scores.json"} <= {p.name for p in run.path.iterdir()}
+    assert (run.path / "predictions" / "dev.npz").is_file() is (task in ("ner", "dp", "mrc"))
+    record = read_record(run)
+    assert (record.status, record.seeds, record.is_made_of_runs) == ("done", (1, 2, 3), True)
+    assert scores["ensemble"]["fitted_on"] is None
+    assert [member["weight"] for member in scores["ensemble"]["members"]] == pytest.approx([1 / 3] * 3)
+    again = evaluate_run(run.path, "dev", None, str(sample)).as_dict()["scores"]
+    assert [s["value"] for s in again] == [s["value"] for s in scores["scores"]["dev"]]
+
+
+def test_the_same_members_and_options_give_the_same_directory(three, sample, tmp_path):
+    paths = three["nli"]
+    run = made(paths, sample, tmp_path)
+    stamp = (run.path / "scores.json").stat().st_mtime_ns
+    for order in (paths, paths[::-1]):
+        assert made(order, sample, tmp_path).path == run.path
+    assert (run.path / "scores.json").stat().st_mtime_ns == stamp, "a finished one is returned"
+    weighted = made(paths, sample, tmp_path, weights="1,2,3")
+    assert weighted.path == made(paths[::-1], sample, tmp_path, weights="3,2,1").path
+    assert weighted.path == made(paths, sample, tmp_path, weights="2,4,6").path
+    others = {
+        made(paths, sample, tmp_path, **o).path for o in ({"method": "vote"}, {"select": "greedy"}, {"weights": "fit"})
+    }
+    assert len({run.path, weighted.path, *others}) == 5
+
+
+def test_ensembles_can_be_members(three, sample, tmp_path):
+    first = made(three["ner"][:2], sample, tmp_path)
+    run = made([first.path, three["ner"][2]], sample, tmp_path, weights="2,1")
+    flat = made(three["ner"], sample, tmp_path)
+    values = [r.read_json("scores.json")["scores"]["dev"][0]["value"] for r in (run, flat)]
+    assert values[0] == pytest.approx(values[1], abs=0.5), "but for what half precision rounds away"
+
+
+def test_no_torch_is_loaded(three, sample, tmp_path):
+    for task in ("ner", "dp", "mrc"):
+        arguments = ["ensemble", *map(str, three[task]), "--data", str(sample), "--runs", str(tmp_path)]
+        script = f"""
+import sys
+from danseo.cli import main
+try:
+    main({arguments!r})
+except SystemExit as ended:
+    assert not ended.code
+assert not {{"torch", "transformers"}} & set(sys.modules)
+"""
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 0, ended.stderr
+        assert "ENSEMBLE" in ended.stdout
+        assert "95 % interval" in ended.stdout
+
+
+# Fitting
+
+
+def test_fitting_sees_the_select_half_only(three, sample, tmp_path, monkeypatch):
+    """Wrong answers on the report half change the scores, but no weight."""
+    task, paths = TASKS["nli"], []
+    for path in three["nli"]:
+        paths.append(Path(shutil.copytree(path, tmp_path / path.name)))
+    options = {"weights": "fit", "select": "greedy"}
+    before = made(paths, sample, tmp_path / "runs", **options).read_json("scores.json")
+    examples = task.read(sample / task.folder / task.file("dev"))
+    reported = {example.guid for example in examples if half_of(task, example) == "report"}
+    answers = paths[0] / "predictions" / "dev.jsonl"
+    lines = [json.loads(line) for line in answers.read_text().splitlines()]
+    for line in lines:
+        if line["guid"] in reported:
+            line |= {"answer": "neutral", "probabilities": {"neutral": 1.0, "entailment": 0.0, "contradiction": 0.0}}
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    after = made(paths, sample, tmp_path / "runs", **options).read_json("scores.json")
+    weights = [[m["weight"] for m in scores["ensemble"]["members"]] for scores in (before, after)]
+    assert weights[0] == weights[1]
+    assert before["select_score"] == after["select_score"]
+    assert before["scores"]["report"] != after["scores"]["report"]
+    assert before["ensemble"]["fitted_on"] == "select"
+
+
+def test_a_useless_member_gets_no_weight(make_run, sample, tmp_path):
+    good = [make_run(tmp_path, "nli", seed) for seed in (1, 2)]
+    bad = make_run(tmp_path, "nli", 3)
+    answers = bad / "predictions" / "dev.jsonl"
+    lines = [json.loads(line) for line in answers.read_text().splitlines()]
+    turn = {"neutral": "entailment", "entailment": "contradiction", "contradiction": "neutral"}
+    for line in lines:
+        line["answer"] = turn[line["answer"]]
+        line["probabilities"] = {turn[label]: p for label, p in line["probabilities"].items()}
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    members = open_members([*good, bad], str(sample))
+    judge = Judge(members, "prob")
+    assert greedy_weights(judge, np.ones(3))[2] == 0
+    fitted = fitted_weights(judge, np.ones(3))
+    assert fitted[2] < 0.2
+    assert judge(fitted) >= judge(np.ones(3))
+    assert fitted.sum() == pytest.approx(1)
+
+
+def test_greedy_is_at_least_as_good_as_the_best_member(three, sample):
+    members = open_members(three["re"], str(sample))
+    judge = Judge(members, "prob")
+    assert judge(greedy_weights(judge, np.ones(3))) >= max(member.select_score for member in members.listed)
+
+
+@pytest.mark.parametrize("text", ["1", "1,2,3", "a,b", "0,0", "-1,2", "nan,1", "inf,1", ""])
+def test_weights_that_are_none(text):
+    with pytest.raises(DanseoError, match="--weights"):
+        parse_weights(text, 2)
+
+
+# What cannot be
+
+
+@pytest.fixture
+def fail(sample, tmp_path):
+    def fails(paths, match, data=None, **options):
+        with pytest.raises(DanseoError, match=match):
+            make_ensemble(paths, str(data or sample), tmp_path / "runs", Options(**options))
+        assert not (tmp_path / "runs").exists(), "nothing is written before everything is checked"
+
+    return fails
+
+
+def test_refusals(three, make_run, sample, tmp_path, fail):
+    ner, other = three["ner"], three["dp"][0]
+    fail(ner[:1], "at least two")
+    fail([ner[0], other], r"different task \(ner and dp\)")
+    fail([ner[0], tmp_path / "nowhere"], "not a run directory")
+    bare = make_run(tmp_path, "ner", 9, kept=False)
+    fail([ner[0], bare], "dev.npz: no character probabilities, which --method prob needs; use --method vote")
+    fail(three["wos"], "keep only their answers", method="prob")
+    fail(ner, "2 numbers for 3 runs", weights="1,2")
+    unfinished = make_run(tmp_path, "ner", 8)
+    (unfinished / "scores.json").unlink()
+    fail([ner[0], unfinished], "is unfinished: all members have to be whole")
+    Run(unfinished).fail("the loss is nan")
+    fail([ner[0], unfinished], r"is failed \(the loss is nan\)")
+
+
+def test_members_have_to_answer_the_same_examples(three, make_run, sample, tmp_path, fail):
+    moved = make_run(tmp_path, "nli", 7)
+    environment = json.loads((moved / "environment.json").read_text())
+    environment["data"] = dict.fromkeys(environment["data"], "0" * 64)
+    (moved / "environment.json").write_text(json.dumps(environment))
+    fail([three["nli"][0], moved], "different dev file")
+    fail([moved, moved], "is not the dev file that the runs were scored on")
+    short = make_run(tmp_path, "nli", 6)
+    answers = short / "predictions" / "dev.jsonl"
+    answers.write_text("".join(answers.read_text().splitlines(keepends=True)[1:]))
+    fail([three["nli"][0], short], "1 of .* examples have no prediction")
+
+
+def test_side_files_are_checked(make_run, three, tmp_path, fail):
+    for name, content in (("dp", b"PK\x03\x04 not a zip"), ("mrc", b"\x93NUMPY")):
+        run = make_run(tmp_path, name, 5)
+        (run / "predictions" / "dev.npz").write_bytes(content)
+        fail([three[name][0], run], "not a readable npz file")
+    run = make_run(tmp_path, "ner", 5)
+    shutil.copy(three["dp"][0] / "predictions" / "dev.npz", run / "predictions" / "dev.npz")
+    fail([three["ner"][0], run], "does not hold what ner runs keep")
+
+
+def test_pickles_are_never_loaded(make_run, three, tmp_path, fail):
+    run = make_run(tmp_path, "mrc", 4)
+    np.savez(run / "predictions" / "dev.npz", texts=np.array([{"a": 1}], dtype=object))
+    fail([three["mrc"][0], run], "not a readable npz file")
+
+
+def test_foreign_files_vote(three, sample, tmp_path):
+    foreign = tmp_path / "theirs.jsonl"
+    records = [json.loads(line) for line in (three["re"][1] / "predictions" / "dev.jsonl").read_text().splitlines()]
+    foreign.write_text("".join(json.dumps({"guid": r["guid"], "answer": r["answer"]}) + "\n" for r in records))
+    with pytest.raises(DanseoError, match="not all predictions have probabilities"):
+        made([three["re"][0], foreign], sample, tmp_path / "runs")
+    run = made([three["re"][0], foreign, three["re"][2]], sample, tmp_path / "runs", method="vote")
+    ids = [s["id"] for s in run.read_json("scores.json")["scores"]["dev"]]
+    assert "re/auprc@official-1" in ids, "shares of votes rank"
+    with pytest.raises(DanseoError, match="at least one run directory"):
+        made([foreign, foreign], sample, tmp_path / "runs")
+
+
+def test_picked_on_dev_is_said(three, make_run, sample, tmp_path):
+    peeked = make_run(tmp_path, "nli", 1, model="peeked", select_on="dev")
+    scores = made([three["nli"][0], peeked], sample, tmp_path / "runs").read_json("scores.json")
+    assert (scores["selected_on"], scores["reported_on"]) == ("dev", "dev")
+
+
+def test_predict_says_why_not(three, sample, tmp_path):
+    run = made(three["ynat"], sample, tmp_path)
+    with pytest.raises(DanseoError, match="made of saved predictions and has no model"):
+        predict_lines(run.path, "-", None)
+    with pytest.raises(DanseoError, match="made of saved predictions"):
+        evaluate_run(run.path, "train", None, str(sample))
+
+
+def test_votes_go_to_the_better_member_between_equals(three, sample, tmp_path):
+    """Two members: where they differ, the one that is better on the select half is followed."""
+    members = open_members(three["nli"][:2], str(sample))
+    better = max(members.listed, key=lambda member: member.select_score)
+    run = made(three["nli"][:2], sample, tmp_path, method="vote")
+    answers = read_predictions(run.predictions_path("dev"), members.task, members.examples)
+    assert [p.answer for p in answers] == [p.answer for p in better.predictions]

@@ -1,0 +1,256 @@
+"""Entity fine-tuning: the mention is learned, its antecedent stays in sight, datasets know their tokenizer."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from danseo.config import parse_setting, with_settings  # noqa: E402
+from danseo.errors import DanseoError  # noqa: E402
+from danseo.models.encoder.kind import Features  # noqa: E402
+from danseo.models.masked import MaskedKind, MaskedNetwork  # noqa: E402
+from danseo.models.scratch import Size, train_tokenizer  # noqa: E402
+from danseo.pretraining.config import CorefConfig, MentionConfig  # noqa: E402
+from danseo.pretraining.coref import CorefJob, coref  # noqa: E402
+from danseo.pretraining.masker import MentionMasker  # noqa: E402
+from danseo.pretraining.masking import BEGINS, KEPT, SPECIAL, TARGET, Vocabulary  # noqa: E402
+from danseo.pretraining.mentions import MentionRows, mentions_of, open_dataset, write_dataset  # noqa: E402
+from danseo.pretraining.packing import PackedRows  # noqa: E402
+from danseo.pretraining.sheet import coref_tables  # noqa: E402
+from danseo.probing.nouns import Noun  # noqa: E402
+from danseo.probing.texts import Document  # noqa: E402
+from tests.pretraining.conftest import PLAIN, masked_model  # noqa: E402
+
+NAMES = ("김유정", "서울", "춘천", "한강", "세종대왕", "이순신", "부산", "백두산")
+
+
+class Known:
+    """An analyser that knows a few names."""
+
+    version = "known 1"
+
+    def words(self, texts):
+        for text in texts:
+            found = re.finditer("|".join(NAMES), text)
+            yield [Noun(match[0], "NNP", match.start(), match.end()) for match in found]
+
+
+def documents(count: int = 60) -> str:
+    rng = np.random.default_rng(5)
+    made = []
+    for number in range(count):
+        a, b = rng.choice(NAMES, 2, replace=False)
+        made.append(
+            f"{number}번 글. {a}에 대한 이야기는 오래 전부터 있었다. {b}에서 사람들이 모였다. "
+            f"그때 {a}의 소식이 들렸다. 그래서 {b}까지 걸었고 마침내 {a}을 보았다."
+        )
+    return "\n\n".join(made)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("coref") / "text.txt"
+    path.write_text(documents(), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer([documents(200)] * 2, "bert", Size(vocabulary=300))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
+    masked_model("bert", tokenizer, positions=96).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
+
+
+def row_of(tokenizer, text: str, number: int = 0, seq_len: int = 96):
+    (words,) = Known().words([text])
+    mentions = list(mentions_of(Document("d", "s", text), text, words, MentionConfig(), "known 1"))
+    return mentions[number], MentionRows(tokenizer, seq_len).row(mentions[number])
+
+
+TEXT = "이순신에 대한 이야기는 오래 전부터 있었다. 그때 이순신의 소식이 들렸고 마침내 이순신을 보았다."
+
+
+def features(row, example: int = 0) -> Features:
+    return Features(example, row[0], [], {"marks": row[1], "parts": np.array([len(row[0])])})
+
+
+def masker(tokenizer, objective: str, **changes) -> MentionMasker:
+    return MentionMasker(Vocabulary.of(tokenizer), CorefConfig(checkpoint="", objective=objective, **changes))
+
+
+# Items
+
+
+def test_later_mentions_become_items_and_the_first_never(tokenizer):
+    (words,) = Known().words([TEXT])
+    found = list(mentions_of(Document("d", "s", TEXT), TEXT, words, MentionConfig(), "known 1"))
+    assert [mention.item.span[0] for mention in found] == [m.start() for m in re.finditer("이순신", TEXT)][1:]
+    assert {mention.item.antecedent for mention in found} == {(0, 3)}
+    near = replace(MentionConfig(), nearest=30)
+    assert len(list(mentions_of(Document("d", "s", TEXT), TEXT, words, near, "known 1"))) == 1
+    assert not list(mentions_of(Document("d", "s", TEXT), TEXT, words, MentionConfig(mentions=1), "known 1"))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_marks_say_what_is_recovered_and_what_stays(tokenizer, number):
+    mention, (ids, marks) = row_of(tokenizer, TEXT, number)
+    word = tokenizer("이순신", add_special_tokens=False)["input_ids"]
+    assert ids[marks == TARGET].tolist() == word
+    assert (marks[0], marks[-1]) == (SPECIAL, SPECIAL)
+    kept = tokenizer.convert_ids_to_tokens(ids[marks == KEPT].tolist())
+    assert "".join(piece.removeprefix("##") for piece in kept).count("이순신") == 2
+    assert tokenizer.mask_token_id not in ids
+    assert mention.item.target == "이순신"
+
+
+def test_a_mention_whose_antecedent_is_out_of_sight_is_no_item(tokenizer):
+    long = "이순신은 장군이다. " + "그때 사람들이 모였다. " * 30 + "마침내 이순신을 보았다."
+    assert row_of(tokenizer, long, 0, seq_len=48)[1] is None
+    assert row_of(tokenizer, long, 0, seq_len=512)[1] is not None
+
+
+# The objective
+
+
+def loss_of(tokenizer, model, row, objective: str) -> float:
+    kind = MaskedKind(masker(tokenizer, objective), tokenizer.pad_token_id)
+    network = MaskedNetwork(model)
+    batch = network.collate([features(row)], kind, True)
+    with torch.inference_mode():
+        loss, weight = kind.loss(network(batch), batch)
+    return float(loss / weight)
+
+
+def test_the_loss_changes_when_the_target_changes(tokenizer):
+    """And with the library's collator, for which a mask in the input is a special piece, it would not."""
+    from transformers import DataCollatorForLanguageModeling
+
+    model = masked_model("bert", tokenizer, positions=96)
+    _, (ids, marks) = row_of(tokenizer, TEXT)
+    place = np.flatnonzero(marks == TARGET)
+    other = ids.copy()
+    other[place] = tokenizer("부산", add_special_tokens=False)["input_ids"][0]
+    for objective, changes in (("target", True), ("both", True), ("mlm", False)):
+        losses = [loss_of(tokenizer, model, (row, marks), objective) for row in (ids, other)]
+        assert (abs(losses[0] - losses[1]) > 1e-6) is changes, objective
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+    stock = []
+    for row in (ids, other):
+        holed = row.copy()
+        holed[place] = tokenizer.mask_token_id  # prepared as the old dataset was: the target is only a column
+        torch.manual_seed(3)
+        batch = collator([{"input_ids": holed.tolist()}])
+        assert (batch["labels"][0, place] == -100).all(), "the gap is never learned"
+        with torch.inference_mode():
+            stock.append(float(model(**batch).loss))
+    assert stock[0] == stock[1]
+
+
+def test_all_pieces_of_the_mention_are_masked_and_weigh_one(tokenizer):
+    _, row = row_of(tokenizer, TEXT)
+    place = np.flatnonzero(row[1] == TARGET)
+    for objective in ("target", "both"):
+        masked = masker(tokenizer, objective)(features(row), 0)
+        assert (masked.ids[place] == tokenizer.mask_token_id).all()
+        assert masked.places[: len(place)].tolist() == place.tolist()
+        assert (masked.labels[: len(place)] == row[0][place]).all()
+        assert (masked.weights[: len(place)] == 1).all()
+    assert len(masker(tokenizer, "target")(features(row), 0).places) == len(place)
+
+
+def test_the_antecedent_is_never_masked_and_ordinary_gaps_have_their_weight(tokenizer):
+    _, row = row_of(tokenizer, TEXT)
+    kept = np.flatnonzero(row[1] == KEPT)
+    both = masker(tokenizer, "both", mlm_weight=0.25, mlm_probability=0.9)
+    for step in range(50):
+        masked = both(features(row), step)
+        assert (masked.ids[kept] == row[0][kept]).all()
+        assert not set(kept) & set(masked.places)
+        others = ~np.isin(masked.places, np.flatnonzero(row[1] == TARGET))
+        assert (masked.weights[others] == 0.25).all()
+        assert (row[1][masked.places[others]] == BEGINS).all()
+
+
+def test_mlm_only_learns_everything_but_the_mention(tokenizer):
+    _, row = row_of(tokenizer, TEXT)
+    target = set(np.flatnonzero(row[1] == TARGET))
+    only = masker(tokenizer, "mlm", mlm_probability=0.9)
+    assert not any(target & set(only(features(row), step).places) for step in range(30))
+
+
+def test_evaluation_asks_for_the_mention_whatever_is_learned(tokenizer):
+    _, row = row_of(tokenizer, TEXT)
+    asked = [
+        masker(tokenizer, objective)(features(row), None).places.tolist() for objective in ("target", "mlm", "both")
+    ]
+    assert asked[0] == asked[1] == asked[2] == np.flatnonzero(row[1] == TARGET).tolist()
+
+
+# Datasets and whole runs
+
+
+def config_of(checkpoint: Path, *settings: str) -> CorefConfig:
+    chosen = (*PLAIN, "nearest=5", "held_out=0.3", "steps=8", "learning_rate=3e-3", "held_out_items=20", *settings)
+    return with_settings(CorefConfig(checkpoint=str(checkpoint)), dict(parse_setting(s, CorefConfig) for s in chosen))
+
+
+def test_documents_are_on_one_side(tokenizer, checkpoint, text, tmp_path):
+    write_dataset(tmp_path / "d", [text], tokenizer, config_of(checkpoint), 96, Known())
+    _, facts, probes = open_dataset(tmp_path / "d", tokenizer)
+    assert facts["train"].rows > facts["held_out"].rows > 0
+    held = {item.document for item in probes}
+    assert held
+    texts = {
+        split: {tokenizer.decode(row.ids[1:4]) for row in PackedRows(tmp_path / "d" / split)}
+        for split in ("train", "held_out")
+    }
+    assert not texts["train"] & texts["held_out"], "every text begins with its own number"
+
+
+def test_a_dataset_of_another_tokenizer_is_one_line(tokenizer, checkpoint, text, tmp_path):
+    write_dataset(tmp_path / "d", [text], tokenizer, config_of(checkpoint), 96, Known())
+    other = train_tokenizer([documents(30)], "bert", Size(vocabulary=200))
+    with pytest.raises(DanseoError, match="prepared with another tokenizer"):
+        open_dataset(tmp_path / "d", other)
+    with pytest.raises(DanseoError, match="is not a prepared dataset"):
+        open_dataset(tmp_path, tokenizer)
+
+
+def test_objectives_side_by_side_on_a_saved_dataset(checkpoint, text, tmp_path, monkeypatch):
+    monkeypatch.setattr("danseo.probing.nouns.KiwiAnalyser", Known)
+    config = config_of(checkpoint)
+    job = CorefJob(config, (text,), save_dataset=tmp_path / "d", device="cpu", quiet=True, analyser=Known())
+    whole = coref(job, tmp_path / "out", ("target", "mlm", "both"))
+    found = {each["objective"]: each for each in whole["objectives"]}
+    assert {each["steps"] for each in found.values()} == {8}
+    befores = [each["before"] for each in found.values()]
+    assert befores[0] == befores[1] == befores[2]
+    drops = {name: each["before"]["held_out_loss"] - each["after"]["held_out_loss"] for name, each in found.items()}
+    assert drops["target"] > max(0.3, drops["mlm"]), drops
+    tables = coref_tables(whole)
+    assert [row[0] for row in tables[0].rows] == ["before", "target", "mlm", "both"]
+    again = CorefJob(config, dataset=tmp_path / "d", device="cpu", quiet=True)
+    assert coref(again, tmp_path / "out", ("target", "mlm", "both"))["objectives"] == whole["objectives"]
+    state = json.loads((tmp_path / "out" / "both" / "checkpoint-8" / "trainer_state.json").read_text("utf-8"))
+    assert state["global_step"] == 8
+
+
+def test_nothing_to_train_on_is_one_line(checkpoint):
+    with pytest.raises(DanseoError, match="nothing to train on"):
+        coref(CorefJob(config_of(checkpoint), device="cpu", quiet=True))

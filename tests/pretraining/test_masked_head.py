@@ -1,0 +1,90 @@
+"""The head only where it is asked for, and rows of several documents: the same numbers as the plain way."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from danseo.models.encoder.kind import Features  # noqa: E402
+from danseo.models.masked import MaskedKind, MaskedNetwork  # noqa: E402
+from danseo.models.masked_head import hidden_states, restarted, vocabulary_logits  # noqa: E402
+from danseo.pretraining.masking import Masked  # noqa: E402
+from tests.pretraining.conftest import masked_model  # noqa: E402
+from tests.tiny import FAMILIES  # noqa: E402
+
+
+def attention_of(model) -> list[str]:
+    return ["eager"] if model.config.model_type == "deberta-v2" else ["eager", "sdpa"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_head_at_some_places_is_the_head_everywhere_gathered(family, tokenizers):
+    model = masked_model(family, tokenizers[family])
+    ids = torch.randint(5, 200, (3, 12))
+    mask = torch.ones_like(ids)
+    mask[1, 8:] = 0
+    ids[1, 8:] = tokenizers[family].pad_token_id
+    with torch.inference_mode():
+        whole = model(input_ids=ids, attention_mask=mask).logits
+        states = hidden_states(model, ids, mask)
+        places = torch.tensor([1, 13, 25])
+        some = vocabulary_logits(model, states.flatten(0, 1)[places])
+    torch.testing.assert_close(some, whole.flatten(0, 1)[places], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_document_in_a_packed_row_is_as_if_it_were_alone(family, tokenizers):
+    model = masked_model(family, tokenizers[family], positions=600)
+    texts = [torch.randint(5, 200, (length,)) for length in (40, 7, 150)]  # beyond ModernBERT's local window
+    row = torch.cat(texts)
+    padded = torch.full((2, len(row) + 5), tokenizers[family].pad_token_id)
+    padded[0, : len(row)], padded[1, :40] = row, texts[0]
+    mask = torch.zeros_like(padded)
+    mask[0, : len(row)], mask[1, :40] = 1, 1
+    documents = torch.full_like(padded, -100)
+    documents[0, : len(row)] = torch.repeat_interleave(torch.arange(3), torch.tensor([40, 7, 150]))
+    documents[1, :40] = 0
+    for attention in attention_of(model):
+        model.set_attn_implementation(attention)
+        with torch.inference_mode():
+            packed = hidden_states(model, padded, mask, documents)
+            alone = [hidden_states(model, text[None], torch.ones(1, len(text)).long())[0] for text in texts]
+        torch.testing.assert_close(packed[0, : len(row)], torch.cat(alone), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(packed[1, :40], alone[0], rtol=1e-3, atol=1e-4)
+        assert torch.isfinite(packed).all()
+
+
+def test_positions_begin_anew_with_every_document():
+    assert restarted(torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, -100, -100, -100, -100]])).tolist() == [
+        [0, 1, 2, 0, 1, 0],
+        [0, 1, 0, 1, 2, 3],
+    ]
+
+
+def test_the_loss_is_that_of_the_whole_head(tokenizers):
+    model = masked_model("bert", tokenizers["bert"])
+    network, ids = MaskedNetwork(model), [np.arange(10, 22), np.arange(30, 36)]
+    places = [np.array([2, 5]), np.array([0, 3, 4])]
+
+    def masker(record, step):
+        there = places[record.example]
+        changed = record.ids.copy()
+        changed[there] = 4
+        return Masked(changed, there, record.ids[there], np.ones(len(there), dtype=np.float32))
+
+    kind = MaskedKind(masker, 0)
+    features = [Features(k, row, [], {}) for k, row in enumerate(ids)]
+    batch = network.collate(features, kind, True)
+    with torch.inference_mode():
+        outputs = network(batch)
+    loss, weight = kind.loss(outputs, batch)
+    labels = torch.full(batch["input_ids"].shape, -100)
+    for row, there in enumerate(places):
+        labels[row, there] = torch.from_numpy(ids[row][there])
+    with torch.inference_mode():
+        stock = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
+    assert float(weight) == 5
+    assert float(loss / weight) == pytest.approx(float(stock), rel=1e-5)
+    unpacked = kind.unpack(outputs, batch, features)
+    assert [len(one["losses"]) for one in unpacked] == [2, 3]
+    assert sum(float(one["losses"].sum()) for one in unpacked) == pytest.approx(float(loss), rel=1e-5)

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+
+from danseo.pretraining.masking import (
+    BEGINS,
+    CONTINUES,
+    SPECIAL,
+    Vocabulary,
+    chosen,
+    mask_share,
+    mask_text,
+    step_generator,
+)
+
+VOCABULARY = Vocabulary(mask=4, ordinary=np.arange(5, 1000))
+
+
+def rng(step: int = 0) -> np.random.Generator:
+    return step_generator(42, step, 7)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "mean", "longest", "share"),
+    [
+        (0.118, 0.36, 768, 1536, 0.239),
+        (0.118, 0.36, 1536, 1536, 0.36),
+        (0.118, 0.36, 3000, 1536, 0.36),
+        (0.136, 0.475, 1024, 2048, 0.3055),
+        (0.1, 0.25, 128, 512, 0.1375),
+        (0.15, None, 10, 512, 0.15),
+    ],
+)
+def test_the_share_grows_with_the_mean_length(minimum, maximum, mean, longest, share):
+    assert mask_share(minimum, maximum, mean, longest) == pytest.approx(share)
+
+
+def test_exactly_the_share_is_chosen_and_never_a_special_piece():
+    marks = np.array([SPECIAL, *[BEGINS] * 98, SPECIAL])
+    for step in range(20):
+        places = chosen(marks, 0.15, rng(step), whole=False)
+        assert len(places) == len(set(places)) == 15
+        assert 0 not in places
+        assert 99 not in places
+        assert list(places) == sorted(places)
+
+
+def test_even_the_shortest_text_has_a_gap():
+    assert len(chosen(np.array([SPECIAL, BEGINS, SPECIAL]), 0.15, rng(), whole=False)) == 1
+    assert len(chosen(np.array([SPECIAL, SPECIAL]), 0.15, rng(), whole=True)) == 0
+
+
+def test_whole_words_are_masked_whole():
+    sizes = np.array([1, 3, 2, 1, 4, 2, 5, 1, 2, 3] * 4)
+    marks = np.concatenate([[SPECIAL], *([BEGINS, *[CONTINUES] * (size - 1)] for size in sizes), [SPECIAL]])
+    words = np.cumsum(marks == BEGINS)
+    for step in range(30):
+        places = chosen(marks, 0.2, rng(step), whole=True)
+        assert (marks[places] != SPECIAL).all()
+        for word in set(words[places]):
+            whole = np.flatnonzero((words == word) & (marks != SPECIAL))
+            assert set(whole) <= set(places)
+        assert 0.2 * sizes.sum() - 1 <= len(places) < 0.2 * sizes.sum() + 5
+
+
+def test_eighty_ten_ten():
+    ids = np.random.default_rng(0).integers(5, 1000, 40000)
+    marks = np.full(len(ids), BEGINS)
+    masked = mask_text(ids, marks, 0.5, VOCABULARY, rng())
+    now = masked.ids[masked.places]
+    assert (masked.labels == ids[masked.places]).all()
+    assert (now == 4).mean() == pytest.approx(0.8, abs=0.01)
+    assert (now == masked.labels).mean() == pytest.approx(0.1, abs=0.01)
+    others = now[(now != 4) & (now != masked.labels)]
+    assert len(others) / len(now) == pytest.approx(0.1, abs=0.01)
+    assert set(others) <= set(VOCABULARY.ordinary)
+    untouched = np.setdiff1d(np.arange(len(ids)), masked.places)
+    assert (masked.ids[untouched] == ids[untouched]).all()
+
+
+def test_gaps_depend_on_step_and_record_alone():
+    ids, marks = np.arange(5, 205), np.full(200, BEGINS)
+
+    def gaps(step: int, record: int) -> list[int]:
+        return mask_text(ids, marks, 0.15, VOCABULARY, step_generator(42, step, record)).places.tolist()
+
+    assert gaps(3, 9) == gaps(3, 9)
+    assert len({tuple(gaps(step, record)) for step in range(5) for record in range(5)}) == 25

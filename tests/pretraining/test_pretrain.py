@@ -1,0 +1,257 @@
+"""Pre-training from end to end: on from a kill, on two processes, from a checkpoint, and what it refuses."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load_file  # noqa: E402
+
+from danseo.config import parse_setting, with_settings  # noqa: E402
+from danseo.errors import DanseoError  # noqa: E402
+from danseo.pretraining.config import PretrainConfig  # noqa: E402
+from danseo.pretraining.pretrain import PretrainJob, pretrain  # noqa: E402
+from danseo.pretraining.start import load_masked  # noqa: E402
+from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402
+
+STEPS = ("steps=24", "every_steps=4", "learning_rate=3e-3", "held_out_rows=20")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+def configured(*settings: str) -> PretrainConfig:
+    chosen = [parse_setting(each, PretrainConfig) for each in (*TINY, *PLAIN, *STEPS, *settings)]
+    return with_settings(PretrainConfig(), dict(chosen))
+
+
+def trained(text: Path, out: Path, *settings: str, **options):
+    return pretrain(PretrainJob(configured(*settings), (text,), device="cpu", quiet=True, **options), out)
+
+
+def command(text: Path, out: Path, *settings: str) -> list[str]:
+    chosen = [f"--set={each}" for each in (*TINY, *PLAIN, *STEPS, *settings)]
+    return ["-m", "danseo", "pretrain", "--text", str(text), "--out", str(out), "--device", "cpu", "--json", *chosen]
+
+
+def weights(folder: Path) -> dict:
+    return load_file(folder / "model.safetensors")
+
+
+def losses(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def whole(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One training without interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    os.environ["DANSEO_CACHE"] = str(folder / "cache")
+    return trained(text_file, folder / "run").path
+
+
+def test_the_loss_falls_and_checkpoints_are_where_they_should(whole):
+    log = losses(whole)
+    assert [line["step"] for line in log] == [4, 8, 12, 16, 20, 24]
+    assert log[-1]["held_out_loss"] < log[0]["held_out_loss"] - 0.1
+    folders = sorted(path.name for path in whole.glob("checkpoint-*"))
+    assert folders == sorted(f"checkpoint-{step}" for step in (4, 8, 12, 16, 20, 24))
+    state = json.loads((whole / "checkpoint-8" / "trainer_state.json").read_text("utf-8"))
+    assert state["global_step"] == 8
+    assert state["epoch"] == pytest.approx(8 / json.loads((whole / "schedule.json").read_text())["steps_per_epoch"])
+    assert state["held_out_loss"] == log[1]["held_out_loss"]
+    assert not (whole / "checkpoint").exists()
+
+
+def test_a_checkpoint_loads_plainly_and_differs_from_the_start(whole):
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(whole / "checkpoint-24")
+    model = AutoModelForMaskedLM.from_pretrained(whole / "checkpoint-24")
+    assert model.config.vocab_size == len(tokenizer)
+    assert tokenizer.model_max_length == 64
+    before, after = weights(whole / "start"), weights(whole / "checkpoint-24")
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+def test_the_same_again_returns_and_other_settings_are_refused(whole, text_file):
+    stamp = (whole / "result.json").stat().st_mtime_ns
+    trained(text_file, whole)
+    assert (whole / "result.json").stat().st_mtime_ns == stamp
+    with pytest.raises(DanseoError, match="holds a training with other settings"):
+        trained(text_file, whole, "seed=7")
+
+
+def begun(whole: Path, out: Path) -> Path:
+    """A training that has made its tokenizer and weights and nothing more: tokenizer training may break ties anew."""
+    out.mkdir()
+    shutil.copytree(whole / "start", out / "start")
+    for name in ("identity.txt", "pretrain.toml"):
+        shutil.copy(whole / name, out / name)
+    return out
+
+
+def test_killed_and_resumed_bit_for_bit(whole, text_file, tmp_path):
+    out = begun(whole, tmp_path / "killed")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(
+        [sys.executable, *command(text_file, out)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    until = time.monotonic() + 90
+    while not (out / "checkpoint-8").is_dir() and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.005)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (out / "result.json").exists()
+    assert not (out / "checkpoint-24").exists()
+    trained(text_file, out)
+    for step in (4, 8, 12, 16, 20, 24):
+        mine, theirs = weights(out / f"checkpoint-{step}"), weights(whole / f"checkpoint-{step}")
+        assert all(torch.equal(mine[name], theirs[name]) for name in theirs), step
+    assert losses(out) == losses(whole)
+
+
+def test_two_processes_train_as_one(whole, text_file, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    line = [sys.executable, *launcher, *command(text_file, begun(whole, tmp_path / "two"))]
+    ended = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert json.loads(ended.stdout)["steps"] == 24
+    one, two = losses(whole), losses(tmp_path / "two")
+    for name in ("loss", "held_out_loss"):
+        assert [line[name] for line in two] == pytest.approx([line[name] for line in one], abs=2e-3)
+
+
+def test_minutes_become_steps_once(text_file, tmp_path):
+    class Enough(Exception):
+        pass
+
+    def stop(step, scores):
+        raise Enough
+
+    settings = ("steps=0", "minutes=0.05", "every_steps=2")
+    with pytest.raises(Enough):
+        trained(text_file, tmp_path / "run", *settings, on_score=stop)
+    planned = json.loads((tmp_path / "run" / "schedule.json").read_text())
+    assert planned["total"] > 2
+    (tmp_path / "run" / "schedule.json").write_text(json.dumps({**planned, "total": 5, "marks": [2, 4, 5]}))
+    assert [line["step"] for line in losses(trained(text_file, tmp_path / "run", *settings).path)] == [2, 4, 5]
+
+
+def test_further_from_a_checkpoint_with_longer_sequences(tokenizers, text_file, tmp_path):
+    model = masked_model("bert", tokenizers["bert"], positions=32)
+    model.save_pretrained(tmp_path / "old")
+    tokenizers["bert"].save_pretrained(tmp_path / "old")
+    settings = (f"checkpoint={tmp_path / 'old'}", "seq_len=96", "steps=3", "whole_words=eojeol", "maximum=0.4")
+    run = trained(text_file, tmp_path / "new", *settings)
+    longer, tokenizer = load_masked(str(run.path / "checkpoint-3"))
+    assert longer.config.max_position_embeddings == 96 == tokenizer.model_max_length
+    rows = longer.bert.embeddings.position_embeddings.weight
+    assert rows.shape[0] == 96
+    started = weights(run.path / "start")["bert.embeddings.position_embeddings.weight"]
+    old = model.bert.embeddings.position_embeddings.weight
+    torch.testing.assert_close(started[:32], old.detach(), rtol=0, atol=0)
+    torch.testing.assert_close(started[32:64], old.detach(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("family", ["roberta", "electra", "deberta-v2", "xlm-roberta"])
+def test_every_family_trains_from_scratch(family, text_file, tmp_path):
+    run = trained(text_file, tmp_path / "run", f"family={family}", "steps=2")
+    assert load_masked(str(run.path / "checkpoint-2"))[0].config.model_type == family
+
+
+# What is refused
+
+
+def saved(folder: Path, model, tokenizer) -> Path:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_wrong_checkpoints_are_one_line(tokenizers, tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    tokenizer, model = tokenizers["bert"], masked_model("bert", tokenizers["bert"])
+    gpt = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=1))
+    with pytest.raises(DanseoError, match="causal language model"):
+        load_masked(str(saved(tmp_path / "gpt", gpt, tokenizer)))
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    maskless = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, **names)
+    with pytest.raises(DanseoError, match="no mask token"):
+        load_masked(str(saved(tmp_path / "maskless", model, maskless)))
+    wide = masked_model("bert", tokenizer, vocab_size=2 * len(tokenizer) + 2)
+    with pytest.raises(DanseoError, match=r"are vocab\.txt or tokenizer\.json there"):
+        load_masked(str(saved(tmp_path / "wide", wide, tokenizer)))
+    narrow = masked_model("bert", tokenizer, vocab_size=len(tokenizer) - 10)
+    with pytest.raises(DanseoError, match="not of one checkpoint"):
+        load_masked(str(saved(tmp_path / "narrow", narrow, tokenizer)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--text", "EMPTY"], "holds no text"),
+        (["--text", "NOWHERE"], "nowhere.txt cannot be read: No such file or directory; check the path"),
+        ([], "no text; name files or folders with --text"),
+        (
+            ["--text", "TEXT", "--set", "learning_rat=1"],
+            "unknown setting 'learning_rat'; did you mean train.learning_rat",
+        ),
+        (["--text", "TEXT", "--set", "select_on=dev"], "unknown setting 'select_on'"),
+        (["--text", "TEXT", "--steps", "2", "--minutes", "1"], "choose one"),
+        (["--text", "TEXT", "--set", "maximum=0.1"], "is below mask.probability"),
+        (["--text", "TEXT", "--from", "/no/where"], "no such folder"),
+        (["--text", "TEXT", "--out", "FULL"], "is not empty and no training of danseo"),
+        (["--text", "TEXT", "--set", "hidden=33"], "cannot be divided by model.heads"),
+        (["--text", "TEXT", "--config", "NOWHERE"], "is missing"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, words, text_file, tmp_path, capsys, monkeypatch):
+    from danseo.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text(" \n\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    places = {"EMPTY": "empty.txt", "NOWHERE": "nowhere.txt", "TEXT": str(text_file), "FULL": "full"}
+    with pytest.raises(SystemExit) as ended:
+        main(["pretrain", *(places.get(each, each) for each in arguments)])
+    printed = capsys.readouterr()
+    assert ended.value.code == 2
+    assert printed.out == ""
+    lines = [line for line in printed.err.splitlines() if line.startswith("danseo: ")]
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert "Traceback" not in printed.err
+
+
+def test_the_shipped_settings_load_and_all_are_listed():
+    from danseo.config import read_settings, setting_help, setting_paths
+    from danseo.pretraining.config import CorefConfig
+    from danseo.recipes import recipe_folder
+
+    settings = read_settings(recipe_folder() / "pretrain" / "small.toml", PretrainConfig)
+    assert (settings["model.layers"], settings["model.hidden"], settings["model.vocabulary"]) == (4, 256, 16000)
+    for cls in (PretrainConfig, CorefConfig):
+        paths = setting_paths(cls)
+        short = [path.split(".")[-1] for path in paths]
+        assert len(short) == len(set(short)), "a short name means one setting"
+        assert all(setting_help(owner)[field] for owner, field in paths.values())

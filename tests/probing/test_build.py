@@ -1,0 +1,184 @@
+"""Building sets: the golden rules, quotas, splits, LAMBADA gaps, overlap, and the shipped set."""
+
+import gzip
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from danseo.errors import DataError, NetworkError
+from danseo.probing import items as items_module
+from danseo.probing.build import BuildOptions, build_repeated, parse_quotas, repeated_nouns, split_of
+from danseo.probing.items import items_hash, read_items, shipped_items, write_items
+from danseo.probing.lambada import fetch_lambada, gap_of
+from danseo.probing.making import make_sets
+from danseo.probing.nouns import KiwiAnalyser, Noun, find_nouns
+from danseo.probing.overlap import Overlap
+from danseo.probing.texts import Document, passages, read_documents
+
+from .tiny import FakeAnalyser
+
+SAMPLE = Path(items_module.__file__).parent / "sample"
+SENTENCES = "정부는 새 정책을 내놓았다. 시민은 정책에 놀랐다. 학교는 정부의 결정을 따랐다. 시민은 학교에 모였다. "
+QUICK = BuildOptions(min_chars=30)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "news.txt"
+    path.write_text("\n\n".join(f"= 글 {k} =\n{SENTENCES}{k}번째 기사다." for k in range(40)), encoding="utf-8")
+    return path
+
+
+def test_golden_builder(golden):
+    case = golden["builder"]
+    words = [Noun(*token) for token in case["tokens"]]
+    pairs = repeated_nouns(words, case["text_length"], BuildOptions(min_chars=case["min_chars"]))
+    expected = [(item["target"], tuple(item["masked_span"])) for item in case["expected_items"]]
+    assert [(second.form, (second.start, second.end)) for _, second in pairs] == expected
+    assert repeated_nouns(words, 99, BuildOptions()) == []
+    assert repeated_nouns([*words, Noun("그", "NP", 100, 101)], 120, BuildOptions()) == []
+    assert repeated_nouns(words[:5], 120, BuildOptions()) == []
+
+
+def test_quotas_are_the_old_shares_without_the_old_growth(golden):
+    for case in golden["limits"]:
+        if case["scale"] == 1:
+            assert BuildOptions(limit=case["limit"]).quota("kowiki", 2) == case["per_source"]
+
+
+def test_dev_and_test_share_no_document(text):
+    built = build_repeated([text], QUICK, FakeAnalyser())
+    dev, test = ({item.document for item in built.items[split]} for split in ("dev", "test"))
+    assert dev
+    assert test
+    assert not dev & test
+    for item in built.items["dev"]:
+        assert item.text[slice(*item.span)] == item.target == item.text[slice(*item.antecedent)]
+        assert item.distance == item.span[0] - item.antecedent[1]
+        assert item.target in item.candidates
+        assert split_of(item.document, 999) == "dev"
+
+
+def test_a_source_that_cannot_pay_is_an_error(text):
+    with pytest.raises(DataError, match=r"news yields \d+ of the 500 items that it owes to dev"):
+        build_repeated([text], BuildOptions(min_chars=30, limit=500), FakeAnalyser())
+    with pytest.raises(DataError, match="no source 'wiki'"):
+        build_repeated([text], BuildOptions(quotas={"wiki": 5}), FakeAnalyser())
+    built = build_repeated([text], BuildOptions(min_chars=30, limit=10), FakeAnalyser())
+    assert [len(built.items[split]) for split in ("dev", "test")] == [10, 10]
+
+
+def test_a_long_document_is_not_the_whole_set(tmp_path):
+    path = tmp_path / "book.jsonl"
+    rows = [{"id": f"b{k}", "text": "\n".join([SENTENCES] * 60)} for k in range(6)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    built = build_repeated([path], BuildOptions(min_chars=30, passage=100), FakeAnalyser())
+    counts = [len([i for i in built.items[s] if i.document == f"b{k}"]) for k in range(6) for s in ("dev", "test")]
+    assert max(counts) == 12
+
+
+def test_quota_spelling():
+    assert parse_quotas(["kowiki=800"]) == {"kowiki": 800}
+    with pytest.raises(DataError, match="SOURCE=N"):
+        parse_quotas(["kowiki"])
+
+
+def test_lambada_masks_the_last_mention(golden):
+    for case in golden["lambada_mask"]["cases"]:
+        whole, (start, end) = gap_of(case["text"], case["answer"])
+        good = case["seed_rule"] if case["good"] == "same" else case["good"]
+        assert f"{whole[:start]}[MASK]{whole[end:]}" == good
+        assert whole[start:end] == case["answer"]
+    assert gap_of("사람은 아버지", "어머니") is None
+    assert gap_of("어머니는 _에게 갔다.", "어머니") == ("어머니는 어머니에게 갔다.", (5, 8))
+
+
+def test_rows_without_a_gap_are_dropped_and_counted(tmp_path, text):
+    path = tmp_path / "cloze.jsonl"
+    rows = [{"text": f"{SENTENCES}{k} 시민은 _에 갔다.", "answer": "학교", "candidate": "정부"} for k in range(20)]
+    rows.append({"text": SENTENCES, "answer": "은행"})
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    made = make_sets([text], tmp_path / "out", QUICK, FakeAnalyser(), str(path), [text])
+    assert made.manifest["counts"]["lambada rows without a gap"] == 1
+    assert made.manifest["overlap"]["dev"]["overlapping"] >= len([i for i in made.items["dev"] if i.kind == "repeated"])
+    back = read_items(tmp_path / "out", "test")
+    assert back == made.items["test"]
+    assert items_hash(back) == made.manifest["sets"]["test"]["hash"]
+    lambada = [item for item in back if item.kind == "lambada"]
+    assert lambada
+    assert all(item.given == ("정부",) for item in lambada)
+    assert all(item.baselines["unigram"] for item in back)
+
+
+def test_the_hub_is_asked_only_online(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(NetworkError, match="HF_HUB_OFFLINE"):
+        fetch_lambada()
+
+
+def test_overlap_finds_shared_runs():
+    items = build_items = shipped_items("dev")[:20]
+    found = Overlap(build_items).read([f"앞말 {items[0].text} 뒷말", "아무 상관이 없는 글이다"])
+    assert found.met[0]
+    assert found.met.sum() == sum(item.text == items[0].text for item in items)
+
+
+def test_documents_from_all_kinds_of_files(tmp_path):
+    (tmp_path / "a.txt").write_text("= 하나 =\n첫 줄\n둘째 줄\n\n다른 글", encoding="utf-8")
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write(json.dumps({"title": "셋", "content": "본문"}) + "\n")
+    found = list(read_documents("src", tmp_path))
+    assert [(each.id, each.text) for each in found] == [("하나", "첫 줄\n둘째 줄"), ("a:2", "다른 글"), ("셋", "본문")]
+    assert list(passages(Document("d", "s", "가나\n다라\n마바"), 5)) == ["가나\n다라", "마바"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [("empty.txt", b"\n\n", "no text"), ("bad.txt", "가".encode("cp949"), "not UTF-8"), ("b.jsonl", b"{", "JSON")],
+)
+def test_bad_text_is_one_clear_line(tmp_path, name, content, reason):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=reason):
+        list(read_documents("s", tmp_path / name))
+
+
+def test_bad_items_are_refused(tmp_path):
+    item = shipped_items()[0]
+    line = json.loads(item.as_line()) | {"span": [0, 3]}
+    (tmp_path / "items.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    with pytest.raises(DataError, match="does not hold the target"):
+        read_items(tmp_path / "items.jsonl")
+    write_items(tmp_path / "twice.jsonl", [item, item])
+    with pytest.raises(DataError, match="more than once"):
+        read_items(tmp_path / "twice.jsonl")
+    with pytest.raises(DataError, match="danseo data probes"):
+        read_items(tmp_path, "dev")
+
+
+def test_the_shipped_set_is_large_enough_and_split():
+    dev, test = shipped_items("dev"), shipped_items("test")
+    for found in (dev, test):
+        kinds = [item.kind for item in found]
+        assert kinds.count("repeated") >= 100
+        assert kinds.count("lambada") >= 30
+    assert not {item.document for item in dev} & {item.document for item in test}
+
+
+def test_the_shipped_set_is_what_its_text_gives(tmp_path):
+    pytest.importorskip("kiwipiepy")
+    if shipped_items()[0].analyser != f"kiwipiepy {version('kiwipiepy')}":
+        pytest.skip("another Kiwi finds other nouns")
+    source = SAMPLE / "danseo.jsonl"
+    made = make_sets([source], tmp_path, BuildOptions(), KiwiAnalyser(1), str(source))
+    assert {split: items_hash(found) for split, found in made.items.items()} == {
+        split: items_hash(shipped_items(split)) for split in ("dev", "test")
+    }
+
+
+def test_nouns_of_a_stream():
+    pytest.importorskip("kiwipiepy")
+    first, second = find_nouns(iter(["나는 정부를 믿는다.", ""]))
+    assert [(noun.form, noun.tag, noun.start, noun.end) for noun in first] == [("정부", "NNG", 3, 5)]
+    assert second == []

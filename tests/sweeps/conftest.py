@@ -1,0 +1,99 @@
+"""What the tests of sweeps share: a little data, and workers that only pretend to work."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from danseo.config import RunConfig, with_settings
+from danseo.sweeps.driver import Driver, Journal, Listed
+from danseo.sweeps.local import LocalExecutor
+from danseo.sweeps.locks import Locks
+from danseo.sweeps.plan import Clock, Planner, Point
+from danseo.tasks import TASKS
+
+FAKE = '''
+"""Pretends to train: sleeps for as many tenths of a second as epochs; what else it does depends on the seed."""
+import os, signal, sys, time
+from pathlib import Path
+from danseo.sweeps import worker
+
+def pretend(order, run):
+    seed, tries = order.settings["seed"], Path(order.runs) / f"tries-{order.name}"
+    with tries.open("a") as file:
+        file.write(f"{os.getpid()} {time.time()}\\n")
+    count = len(tries.read_text().splitlines())
+    time.sleep(order.settings["train.epochs"] / 10)
+    if 100 <= seed < 200 and count <= seed - 100:  # fails that many times
+        raise SystemExit("no luck today")
+    if seed == 200:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seed == 201:
+        print("about to break", flush=True)
+        os.abort()
+    if seed == 202:
+        run.fail("the reason")
+        return "failed", "the reason"
+    run.write_json("scores.json", {})
+    return "done", ""
+
+worker._run = pretend
+worker.main()
+'''
+
+
+@pytest.fixture(scope="session")
+def little(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty headlines and as many sentences with entities."""
+    folder = tmp_path_factory.mktemp("little")
+    for name in ("ynat", "ner"):
+        task = TASKS[name]
+        (folder / task.folder).mkdir()
+        for split in ("train", "dev"):
+            text = (sample / task.folder / task.file(split)).read_text("utf-8")
+            short = (
+                json.dumps(json.loads(text)[:40], ensure_ascii=False)
+                if name == "ynat"
+                else "\n\n".join(text.strip().split("\n\n")[:40]) + "\n\n"
+            )
+            (folder / task.folder / task.file(split)).write_text(short, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def planner(little: Path, tmp_path: Path) -> Planner:
+    return Planner(little, tmp_path / "runs")
+
+
+@pytest.fixture
+def points(planner: Planner) -> Callable[..., list[Point]]:
+    """Points of the majority model; a worker that pretends reads its fate from the seed."""
+
+    def make(*seeds: int, epochs: float = 1) -> list[Point]:
+        base = RunConfig(task="ynat", model="majority")
+        return [planner.point(with_settings(base, {"seed": seed, "epochs": epochs})) for seed in seeds]
+
+    return make
+
+
+@pytest.fixture
+def driver(planner: Planner, tmp_path: Path) -> Callable[..., Driver]:
+    """A driver of points over workers that pretend."""
+
+    def make(points: list[Point], slots: int = 2, **options) -> Driver:
+        (tmp_path / "fake.py").write_text(FAKE)
+        executor = LocalExecutor(["cpu"] * slots, [sys.executable, str(tmp_path / "fake.py")])
+        journal = Journal(planner.runs / "test.sweep.jsonl")
+        clock = Clock([], planner, "cpu")
+        options = {"quiet": True, **options}
+        return Driver(Listed(points), executor, Locks(planner.runs), clock, journal, root=planner.root, **options)
+
+    return make
+
+
+def tries(point: Point) -> int:
+    """How often a pretending worker began."""
+    path = point.run.path.parent / f"tries-{point.name}"
+    return len(path.read_text().splitlines()) if path.exists() else 0

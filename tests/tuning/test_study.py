@@ -1,0 +1,201 @@
+"""Studies: trials, pruning, sharing, resuming and reporting, with a target that only pretends to train."""
+
+import json
+import multiprocessing
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from danseo.config import RunConfig, read_settings, to_toml, with_settings
+from danseo.errors import DanseoError
+from danseo.tuning.sheet import study_tables, write_results
+from danseo.tuning.study import TuneOptions, counted, tune
+from danseo.tuning.targets import Outcome
+
+SPACE = """
+learning_rate = {low = 1e-5, high = 1e-3, log = true}
+batch_size = {low = 8, high = 64, step = 8}
+schedule = ["linear", "cosine"]
+"""
+
+
+@dataclass
+class Pretence:
+    """The closer the rate is to 1e-4 the better; it evaluates five times and notes every start in a file."""
+
+    folder: Path
+    seconds: float = 0.0
+    reports: list = field(default_factory=list)
+    config: RunConfig = field(default_factory=lambda: RunConfig(task="ner", model="nothing"))
+    command: str = "train"
+    metric: str = "closeness"
+    fails_above: float = 1.0
+
+    def identity(self):
+        return {}
+
+    def run(self, settings, on_score):
+        rate = settings["train.learning_rate"]
+        with (self.folder / "starts.jsonl").open("a") as file:
+            file.write(json.dumps(settings) + "\n")
+        if rate > self.fails_above:
+            raise DanseoError("the loss is nan")
+        value = -abs(rate - 1e-4) * 1e5
+        for step in range(1, 6):
+            time.sleep(self.seconds / 5)
+            on_score(step, value * (6 - step))
+        return Outcome(value, 5, str(self.folder))
+
+    def report(self, outcome):
+        self.reports.append(outcome)
+        return {"on": "other examples", "scores": [{"id": "closeness", "value": 1.0}]}
+
+    def best_config(self, settings):
+        return to_toml(with_settings(self.config, settings), without=("task", "model", "recipe"))
+
+
+@pytest.fixture
+def options(tmp_path):
+    (tmp_path / "space.toml").write_text(SPACE, "utf-8")
+
+    def make(**more):
+        storage = f"sqlite:///{tmp_path / 'study.db'}"
+        return TuneOptions(**{"space": tmp_path / "space.toml", "storage": storage, "trials": 6, **more})
+
+    return make
+
+
+def starts(folder):
+    path = folder / "starts.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_study_keeps_to_its_space_and_finds_the_better_settings(tmp_path, options):
+    study = tune(Pretence(tmp_path), options(trials=25, pruner="none"))
+    tried = starts(tmp_path)
+    assert len(tried) == 25
+    assert all(1e-5 <= settings["train.learning_rate"] <= 1e-3 for settings in tried)
+    assert {settings["train.batch_size"] % 8 for settings in tried} == {0}
+    assert {settings["train.schedule"] for settings in tried} == {"linear", "cosine"}
+    closeness = [abs(settings["train.learning_rate"] - 1e-4) for settings in tried]
+    assert abs(study.best_params["train.learning_rate"] - 1e-4) == min(closeness)
+    assert sum(closeness[15:]) < sum(closeness[:10]), "the later trials should be the better ones"
+
+
+def test_intermediate_values_prune_bad_trials(tmp_path, options):
+    study = tune(Pretence(tmp_path), options(trials=15))
+    states = [trial.state.name for trial in study.trials]
+    assert states.count("PRUNED") > 0
+    assert states[:4] == ["COMPLETE"] * 4
+    pruned = [trial for trial in study.trials if trial.state.name == "PRUNED"]
+    assert all(1 <= len(trial.intermediate_values) < 5 for trial in pruned)
+
+
+def test_the_same_command_goes_on_and_then_does_nothing(tmp_path, options):
+    target = Pretence(tmp_path)
+    tune(target, options(trials=3))
+    tune(target, options(trials=5))
+    assert len(starts(tmp_path)) == 5
+    tune(target, options(trials=5))
+    assert len(starts(tmp_path)) == 5
+    assert len({json.dumps(settings) for settings in starts(tmp_path)}) == 5
+
+
+def test_a_failed_trial_counts_and_the_others_go_on(tmp_path, options):
+    study = tune(Pretence(tmp_path, fails_above=2e-4), options(trials=12, pruner="none"))
+    failed = [trial for trial in study.trials if trial.state.name == "FAIL"]
+    assert failed
+    assert all(trial.user_attrs["error"] == "the loss is nan" for trial in failed)
+    assert counted(study) == len(study.trials) == 12
+
+
+def test_no_finished_trial_is_one_line(tmp_path, options):
+    target = Pretence(tmp_path, fails_above=0)
+    with pytest.raises(DanseoError, match="no trial finished; the last one failed: the loss is nan"):
+        write_results(tune(target, options(trials=2)), target, tmp_path / "out")
+
+
+def test_results_are_written_and_the_other_examples_looked_at_once(tmp_path, options):
+    target = Pretence(tmp_path)
+    for _ in range(2):
+        document = write_results(tune(target, options(trials=8)), target, tmp_path / "out")
+    assert len(target.reports) == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("best.toml", "trials.csv", "history.png", "importance.png", "result.json"),
+    }
+    best = read_settings(tmp_path / "out" / "best.toml")
+    assert best["train.learning_rate"] == document["best"]["settings"]["train.learning_rate"]
+    assert len((tmp_path / "out" / "trials.csv").read_text("utf-8").splitlines()) == 9
+    assert sum(document["importance"].values()) == pytest.approx(1)
+    assert [table.title for table in study_tables(document)][1].endswith("which no trial was judged by")
+
+
+def test_a_study_of_other_settings_is_refused(tmp_path, options):
+    tune(Pretence(tmp_path), options(trials=1, name="mine"))
+    other = Pretence(tmp_path, config=RunConfig(task="ner", model="another"))
+    with pytest.raises(DanseoError, match="'mine' is about other settings"):
+        tune(other, options(trials=2, name="mine"))
+    tune(other, options(trials=1))
+    assert len(starts(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[space]", "no settings to choose"),
+        ("learning_rat = [1]", "did you mean train.learning_rate"),
+        ("learning_rate = {low = 2, high = 1}", "should be a number below high"),
+        ("schedule = {low = 1, high = 2}", "is no number"),
+        ("learning_rate = [", "not valid TOML"),
+    ],
+)
+def test_a_bad_space_is_one_line(tmp_path, options, text, complaint):
+    (tmp_path / "space.toml").write_text(text, "utf-8")
+    with pytest.raises(DanseoError, match=complaint) as caught:
+        tune(Pretence(tmp_path), options())
+    assert str(caught.value).startswith(str(tmp_path / "space.toml"))
+
+
+def test_a_storage_that_cannot_be_used_is_one_line(tmp_path, options):
+    with pytest.raises(DanseoError, match="--storage nonsense cannot be used"):
+        tune(Pretence(tmp_path), options(storage="nonsense"))
+
+
+def work(folder, options, seconds):
+    tune(Pretence(folder, seconds=seconds), options)
+
+
+def test_two_processes_share_a_study(tmp_path, options):
+    chosen = options(trials=8, pruner="none", name="shared")
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=work, args=(tmp_path, chosen, 0.3)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert 8 <= len(starts(tmp_path)) <= 9  # both may take the last one at the same moment
+    assert counted(tune(Pretence(tmp_path), chosen)) == len(starts(tmp_path))
+
+
+def test_a_killed_trial_is_tried_again_with_the_same_settings(tmp_path, options):
+    chosen = options(trials=2, pruner="none", name="killed", heartbeat=(1, 2))
+    worker = multiprocessing.get_context("spawn").Process(target=work, args=(tmp_path, chosen, 60))
+    worker.start()
+    deadline = time.monotonic() + 60
+    while not starts(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    worker.kill()
+    worker.join(10)
+    assert worker.exitcode == -signal.SIGKILL
+    time.sleep(3.5)
+    study = tune(Pretence(tmp_path), chosen)
+    first, *others = starts(tmp_path)
+    assert len(others) == 2
+    assert first in others
+    assert [trial.state.name for trial in study.trials].count("COMPLETE") == 2
