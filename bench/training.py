@@ -114,7 +114,7 @@ def trainer_way(bench: Bench, grouped: bool = False, width: int = 0) -> Callable
 
     marks: list[float] = []
 
-    class Clock(transformers.TrainerCallback):  # type: ignore[misc]
+    class Clock(transformers.TrainerCallback):
         def on_step_end(self, *arguments: Any, **options: Any) -> None:
             marks.append(time.perf_counter())
 

@@ -32,6 +32,44 @@ def test_the_head_at_some_places_is_the_head_everywhere_gathered(family, tokeniz
     torch.testing.assert_close(some, whole.flatten(0, 1)[places], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_network_computes_at_the_gaps_what_the_model_does(family, packed, tokenizers):
+    model = masked_model(family, tokenizers[family])
+    network = MaskedNetwork(model, 64)
+    ids = torch.randint(5, 200, (2, 20))
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "places": torch.tensor([3, 7, 29])}
+    if packed:
+        batch["documents"] = (torch.arange(20) >= 9).long().expand(2, -1)
+    with torch.no_grad():
+        logits = network(batch)["logits"]
+        states = hidden_states(model, ids, batch["attention_mask"], batch.get("documents"))
+        whole = vocabulary_logits(model, states).flatten(0, 1)[batch["places"]]
+        if not packed:
+            plain = model(input_ids=ids, attention_mask=batch["attention_mask"]).logits
+            torch.testing.assert_close(plain.flatten(0, 1)[batch["places"]], logits, rtol=1e-4, atol=1e-5)
+    assert logits.shape == (3, model.config.vocab_size)
+    torch.testing.assert_close(logits, whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_gradients_are_those_of_the_whole_head(checkpointing, tokenizers):
+    model = masked_model("bert", tokenizers["bert"]).train()
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    ids, places = torch.randint(5, 200, (2, 20)), torch.tensor([3, 7, 29])
+    labels = torch.full((40,), -100)
+    labels[places] = ids.flatten()[places]
+    model(input_ids=ids, labels=labels.view(2, 20)).loss.backward()
+    expected = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "places": places}
+    logits = MaskedNetwork(model)(batch)["logits"]
+    torch.nn.functional.cross_entropy(logits, labels[places]).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_document_in_a_packed_row_is_as_if_it_were_alone(family, tokenizers):
     model = masked_model(family, tokenizers[family], positions=600)

@@ -45,6 +45,8 @@ def pretend_to_work(seconds: float):
         import time
         from pathlib import Path
 
+        import ray
+
         from danseo.runs.directory import Run
         from danseo.sweeps import worker
 
@@ -52,7 +54,7 @@ def pretend_to_work(seconds: float):
             tries = Path(order.runs) / f"tries-{order.name}"
             is_first = not tries.exists()
             with tries.open("a") as file:
-                file.write(f"{os.getpid()}\n")
+                file.write(f"{os.getpid()} {ray.get_runtime_context().get_node_id()}\n")
             time.sleep(60 if is_first and order.settings["seed"] == 9 else seconds)
             Run(run.path).write_json("scores.json", {"by": os.getpid()})
             with (Path(order.runs) / f"ends-{order.name}").open("a") as file:
@@ -99,7 +101,7 @@ def test_a_lost_node_loses_no_run_and_none_is_done_twice(cluster, points, planne
     started: list[int] = []
 
     def kill_a_node():
-        while sum(lines(planner.runs / f"tries-{point.name}") for point in chosen) < 3:
+        while not any(victim.node_id in path.read_text() for path in planner.runs.glob("tries-*")):
             time.sleep(0.05)
         started.extend(lines(planner.runs / f"ends-{point.name}") for point in chosen)
         cluster.remove_node(victim, allow_graceful=False)
@@ -125,7 +127,7 @@ def test_a_killed_worker_is_a_failure_and_retries_help(cluster, points, planner,
     def kill_the_worker():
         while not lines(tries):
             time.sleep(0.05)
-        os.kill(int(tries.read_text()), 9)
+        os.kill(int(tries.read_text().split()[0]), 9)
 
     killer = threading.Thread(target=kill_the_worker)
     killer.start()

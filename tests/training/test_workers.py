@@ -46,6 +46,7 @@ def test_a_device_that_is_not_there_is_one_line(name):
         Workers(name)
     assert "\n" not in str(caught.value)
 
+
 # The second process's device is short of memory; both must then work in smaller parts.
 SHORT_OF_MEMORY = """
 import os, sys, torch

@@ -83,8 +83,9 @@ def train(as_json: bool, **given: Any) -> None:
 
     search = {name: given.pop(name) for name in _OWN}
     root, runs, device = data_root(given.pop("data_dir")), given.pop("runs"), given.pop("device")
-    first = (given.pop(name) for name in ("task", "model", "recipe", "settings"))
-    _search(TrainTarget(train_config(*first, given), root, runs, device), search, as_json)
+    task, model, recipe, settings = (given.pop(name) for name in ("task", "model", "recipe", "settings"))
+    config = train_config(task, model, recipe, settings, given)
+    _search(TrainTarget(config, root, runs, device), search, as_json)
 
 
 @_tunable(pretrain_command, _PROBES, ("probes", "out"))

@@ -1,6 +1,7 @@
 """Masked language modelling for the training loop: gaps in, the loss of what was there out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,49 @@ Masker = Callable[[Features, int | None], Any]
 """From a features record and a step (None for evaluation, where the gaps never change) to its Masked."""
 
 
+class Gathering:
+    """Lets the feed-forward part of the last layer see only the gaps: nothing reads the other states behind it.
+
+    The layers of BERT's relatives hand its input to two modules, `intermediate` and `output`; other families, and
+    layers that are computed again in the backward pass, stay as they are.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.places: Tensor | None = None
+        layer = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
+        if hasattr(layer, "intermediate") and hasattr(layer, "output"):
+            layer.intermediate.register_forward_pre_hook(lambda module, states: (self._gathered(states[0]),))
+            layer.output.register_forward_pre_hook(lambda module, states: (states[0], self._gathered(states[1])))
+
+    @contextmanager
+    def at(self, places: Tensor) -> Iterator[None]:
+        """Within the block the last layer ends at these places of the flattened batch."""
+        self.places = None if getattr(self.model, "is_gradient_checkpointing", False) else places
+        try:
+            yield
+        finally:
+            self.places = None
+
+    def _gathered(self, states: Tensor) -> Tensor:
+        return states if self.places is None else states.flatten(0, 1)[self.places]
+
+
 class MaskedNetwork(Network):
     """A masked language model whose vocabulary head runs only at the gaps."""
 
     def __init__(self, model: Any, seq_len: int = 256) -> None:
         super().__init__(model, None)
         self.shape = (max(1, 1024 // seq_len), seq_len)  # which attention is fastest depends on it
+        self.gathering = Gathering(model)
 
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        states = hidden_states(self.model, batch["input_ids"], batch["attention_mask"], batch.get("documents"))
-        return {"logits": vocabulary_logits(self.model, states.flatten(0, 1)[batch["places"]])}
+        inputs = (batch["input_ids"], batch["attention_mask"], batch.get("documents"))
+        with self.gathering.at(batch["places"]):
+            states = hidden_states(self.model, *inputs)
+        if states.dim() == 3:
+            states = states.flatten(0, 1)[batch["places"]]
+        return {"logits": vocabulary_logits(self.model, states)}
 
     def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
         """Sequences with gaps as padded tensors; places count through the flattened batch."""

@@ -176,14 +176,6 @@ def weights_hash(source: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def live_hash(model: Any) -> str:
-    """The same idea for a model in memory."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(name.encode() + value.detach().cpu().contiguous().float().numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
 def library_versions() -> dict[str, str]:
     """What computed, for the record."""
     from importlib.metadata import version

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +15,6 @@ from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.nouns import Analyser
 from danseo.probing.probe import ProbeOptions, ProbeResult, Progress, probe_model
 from danseo.probing.results import SCHEMA, Identity, Record, done_before, row_of, write_record, write_summary
-
-Watcher = Callable[[], Iterator[Checkpoint]]
 
 
 @dataclass

@@ -27,7 +27,7 @@ def draw_history(trials: Sequence[Mapping[str, Any]], metric: str, path: Path) -
         axes.set_title("Trials of the study")
         axes.set_xlabel("trial")
         axes.set_ylabel(metric)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
         axes.grid(alpha=0.3)
         axes.legend()
 

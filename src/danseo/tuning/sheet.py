@@ -101,4 +101,4 @@ def _short(value: object) -> object:
 
 
 def _ends(interval: list[float] | None) -> str | None:
-    return f"{interval[0]:.2f} – {interval[1]:.2f}" if interval else None
+    return f"{interval[0]:.4g} – {interval[1]:.4g}" if interval else None

@@ -174,7 +174,9 @@ class MaskedTarget:
 
         masked = MaskedModel.load(str(Path(outcome["folder"]) / f"checkpoint-{outcome['step']}"), self.device)
         result = probe_model(masked, list(self.items["test"]), ProbeOptions())
-        scores = [{"id": name, "value": value} for name, value in result.headline().items()]
+        shares = {name: result.share("repeated", name) for name in ("strict@1", "strict@5", "choice@1")}
+        scores = [{"id": name, "value": None, **share} for name, share in shares.items()]
+        scores.append({"id": "composite", "value": result.composite()})
         return {"on": "the test probe", "scores": scores, "probe": result.as_dict()}
 
     def best_config(self, settings: Mapping[str, Any]) -> str:

@@ -1,0 +1,93 @@
+"""Proof of the masked-LM laboratory on real text: a learning curve, then entity fine-tuning against plain MLM.
+
+    python bench/proof_masked.py [--minutes 30] [--text DIR] [--probe-text FILE] [--folder DIR] [--items N]
+
+Probes are made of documents that are never trained on. Everything goes into the folder and is resumed; the Markdown
+tables at the end are what docs/findings.md quotes, the curve is learning_curve.png beside the checkpoints.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from danseo.config import read_settings, with_settings
+from danseo.pretraining.config import CorefConfig, PretrainConfig
+from danseo.pretraining.coref import CorefJob, coref
+from danseo.pretraining.pretrain import PretrainJob, pretrain
+from danseo.pretraining.sheet import coref_tables, pretrain_tables
+from danseo.probing.build import BuildOptions
+from danseo.probing.command import Job, run_job
+from danseo.probing.items import ProbeItem, read_items
+from danseo.probing.making import make_sets
+from danseo.probing.nouns import KiwiAnalyser
+from danseo.recipes import recipe_folder
+from danseo.runs.directory import Run
+from danseo.tables import to_markdown
+
+WIKI = Path(__file__).parents[2] / "shared" / "data" / "text" / "kowiki"
+
+
+def main() -> None:
+    options = parsed()
+    texts = tuple(sorted(path for path in options.text.glob("*.gz") if path != options.probe_text))
+    if not texts or not options.probe_text.is_file():
+        sys.exit(f"proof: no text in {options.text}; name its folder with --text and another file with --probe-text")
+    items = probe_items(options, texts)
+    run = pretrained(options, texts, items)
+    for table in pretrain_tables(run):
+        print(to_markdown(table), flush=True)
+    outcome = run_job(Job((str(run.path),), items=options.folder / "probes", output=options.folder / "probed"))
+    for table in outcome.tables():
+        print(to_markdown(table), flush=True)
+    print(f"curve: {outcome.curve}", flush=True)
+    for table in coref_tables(tuned(options, texts, run, items)):
+        print(to_markdown(table), flush=True)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30, help="of pre-training")
+    parser.add_argument("--text", type=Path, default=WIKI)
+    parser.add_argument("--probe-text", type=Path, default=WIKI / "kowiki_valid.txt.gz")
+    parser.add_argument("--folder", type=Path, default=Path("proof-masked"))
+    parser.add_argument("--items", type=int, default=500, help="probe items of dev and of test")
+    parser.add_argument("--checkpoints", type=int, default=10)
+    parser.add_argument("--mentions", type=int, default=12800, help="training items of the entity fine-tuning")
+    parser.add_argument("--coref-steps", type=int, default=400)
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="change a pre-training setting")
+    return parser.parse_args()
+
+
+def probe_items(options: argparse.Namespace, texts: tuple[Path, ...]) -> list[ProbeItem]:
+    """The dev set, made of other documents than the training text; what it shares with it is measured."""
+    folder = options.folder / "probes"
+    if not (folder / "manifest.json").is_file():
+        rules = BuildOptions(limit=options.items)
+        sets = make_sets([options.probe_text], folder, rules, KiwiAnalyser(), against=texts)
+        print(json.dumps(sets.manifest.get("overlap"), ensure_ascii=False), file=sys.stderr)
+    return read_items(folder)
+
+
+def pretrained(options: argparse.Namespace, texts: tuple[Path, ...], items: list[ProbeItem]) -> Run:
+    from danseo.config import parse_setting
+
+    settings = read_settings(recipe_folder() / "pretrain" / "small.toml", PretrainConfig)
+    config = with_settings(PretrainConfig(), settings)
+    config = with_settings(config, {"minutes": options.minutes, "checkpoints": options.checkpoints})
+    config = with_settings(config, dict(parse_setting(each, PretrainConfig) for each in options.settings))
+    return pretrain(PretrainJob(config, texts, tuple(items)), options.folder / "pretrained")
+
+
+def tuned(options: argparse.Namespace, texts: tuple[Path, ...], run: Run, items: list[ProbeItem]) -> dict[str, Any]:
+    """The three objectives for equal steps from the last checkpoint, probed on the same dev items."""
+    last = run.path / f"checkpoint-{run.read_json('result.json')['steps']}"
+    changes = {"learning_rate": 2e-4, "limit": options.mentions, "steps": options.coref_steps, "batch_size": 32}
+    config = with_settings(CorefConfig(checkpoint=str(last)), changes)
+    job = CorefJob(config, texts[:2], probes=tuple(items))
+    return coref(job, options.folder / "coref", ("target", "mlm", "both"))
+
+
+if __name__ == "__main__":
+    main()
