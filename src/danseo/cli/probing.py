@@ -32,7 +32,13 @@ def _weights(context: click.Context, parameter: click.Parameter, text: str) -> t
 @click.option("--join", is_flag=True, help="Spell the particle behind a gap as inside a word: [MASK] ##는.")
 @click.option("--watch", is_flag=True, help="Go on with checkpoints as they appear, until Ctrl-C.")
 @click.option("--poll", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between looks.")
-@click.option("--precision", type=click.Choice(["auto", "bf16", "fp32"]), default="auto", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "bf16", "fp32"]),
+    default="auto",
+    show_default=True,
+    help="How to compute; auto measures.",
+)
 @click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
 @as_json_option
 def probe_command(

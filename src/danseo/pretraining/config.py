@@ -39,7 +39,7 @@ class TextConfig:
     """Fill sequences with several short documents; none sees another, and positions begin anew with each."""
     held_out: float = 0.01
     """Share of the documents, by a hash of their text, that is never trained on."""
-    held_out_rows: int = 200
+    held_out_rows: int = 100
     """Most held-out sequences that an evaluation reads."""
 
 

@@ -11,11 +11,12 @@ from danseo.config import flat
 from danseo.data import cache_root
 from danseo.errors import DanseoError
 from danseo.pretraining.config import CorefConfig, SaveConfig
+from danseo.pretraining.folders import RESULT, claim
 from danseo.pretraining.masker import MentionMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.mentions import dataset_seq_len, open_dataset, write_dataset
 from danseo.pretraining.packing import PackedRows
-from danseo.pretraining.pretrain import RESULT, claim, probe_headline
+from danseo.pretraining.pretrain import probe_headline
 from danseo.pretraining.schedule import Schedule, epoch_steps, planned
 from danseo.pretraining.start import load_masked, save_masked
 from danseo.pretraining.text import text_identity, tokenizer_identity

@@ -8,28 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo.config import flat, to_toml
-from danseo.data import cache_root
-from danseo.errors import DanseoError, DataError
+from danseo.config import flat
+from danseo.errors import DanseoError
 from danseo.experiment import environment
+from danseo.pretraining.budget import settled_schedule
 from danseo.pretraining.config import PretrainConfig
-from danseo.pretraining.encoding import pack_texts, specials_around
+from danseo.pretraining.folders import RESULT, claim, packed_folder
 from danseo.pretraining.masker import TextMasker
 from danseo.pretraining.masking import Vocabulary
-from danseo.pretraining.packing import PackedFacts, PackedRows, read_facts
-from danseo.pretraining.schedule import Schedule, epoch_steps, planned
+from danseo.pretraining.packing import PackedFacts, PackedRows
+from danseo.pretraining.schedule import Schedule
 from danseo.pretraining.start import load_masked, save_masked, start_folder
-from danseo.pretraining.text import text_identity, tokenizer_identity
+from danseo.pretraining.text import text_identity
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.progress import TrainingProgress
-from danseo.reading import read_text
 from danseo.runs.directory import Run, folder_identity
 
 if TYPE_CHECKING:
     from danseo.training.masked_fit import MaskedFit
     from danseo.training.workers import Workers
 
-SETTINGS, RESULT, SCHEDULE = "pretrain.toml", "result.json", "schedule.json"
+SETTINGS = "pretrain.toml"
 
 
 @dataclass(frozen=True)
@@ -77,12 +76,14 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
             start_folder(run.path / "start", job.config, job.texts, job.exclude, progress.note)
         workers.wait()
         model, tokenizer = load_masked(str(run.path / "start"))
-        packed, facts = packed_folder(job, tokenizer, workers)
+        packed, facts = packed_folder(job.config, job.texts, job.exclude, tokenizer, workers)
         progress.note(summary(facts))
         rows = PackedRows(packed / "train")
         held_out = PackedRows(packed / "held_out", job.config.text.held_out_rows)
         fit = masked_fit(job.config, model, tokenizer, workers, run, progress.note)
-        schedule = settled_schedule(job.config, fit, rows, held_out, run, progress.note)
+        schedule = settled_schedule(
+            job.config, fit, rows, lambda: _measured(job, fit, tokenizer, held_out), progress.note
+        )
         fitted = fit.fit(rows, held_out, schedule, progress.step, lambda *at: _evaluated(job, run, fit, tokenizer, *at))
     if workers.is_first:
         save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
@@ -122,48 +123,6 @@ def name_of(config: PretrainConfig, identity: str) -> str:
     return f"pretrain--{start}--s{config.seed}--{identity}"
 
 
-def claim(run: Run, settings: str, config: Any, identity: str, workers: "Workers", force: bool = False) -> bool:
-    """Take a folder for a training, or go on with the same one; another's is refused. Whether it is finished."""
-    if workers.is_first:
-        if force:
-            run.remove()
-        _claim(run, settings, config, identity)
-    workers.wait()
-    return bool(workers.agreed((run.path / RESULT).is_file()))
-
-
-def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
-    try:
-        found = read_text(run.path / "identity.txt").strip() if (run.path / "identity.txt").is_file() else None
-    except DataError:
-        found = None
-    if found is None and run.path.is_dir() and any(run.path.iterdir()):
-        raise DanseoError(f"{run.path} is not empty and no training of danseo; choose another --out")
-    if found not in (None, identity):
-        raise DanseoError(f"{run.path} holds a training with other settings or text; choose another --out, or --force")
-    run.write_bytes(settings, to_toml(config).encode())
-    run.write_bytes("identity.txt", (identity + "\n").encode())
-    (run.path / "error.txt").unlink(missing_ok=True)
-
-
-def packed_folder(job: PretrainJob, tokenizer: Any, workers: "Workers") -> tuple[Path, dict[str, PackedFacts]]:
-    """The rows of the text, made by the first process unless they are in the cache."""
-    config = job.config
-    key: list[Any] = [
-        text_identity(job.texts),
-        tokenizer_identity(tokenizer),
-        sorted(job.exclude),
-        specials_around(tokenizer),
-    ]
-    key += [config.text.seq_len, config.text.pack, config.text.held_out, config.mask.whole_words == "morpheme"]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    folder = cache_root() / "packed" / digest
-    if workers.is_first and not (folder / "facts.json").is_file():
-        pack_texts(folder, list(job.texts), tokenizer, config, job.exclude)
-    workers.wait()
-    return folder, read_facts(folder)
-
-
 def summary(facts: dict[str, PackedFacts]) -> str:
     """One line about the text."""
     train, held = facts["train"], facts["held_out"]
@@ -185,43 +144,6 @@ def masked_fit(
     return MaskedFit(model, kind, config.train, config.seed, workers, run, config.text.seq_len, on_note)
 
 
-def settled_schedule(
-    config: PretrainConfig,
-    fit: "MaskedFit",
-    rows: PackedRows,
-    held_out: PackedRows,
-    run: Run,
-    on_note: Callable[[str], None],
-) -> Schedule:
-    """The schedule of an earlier start, else from the settings; minutes become steps once, and are kept."""
-    if (run.path / SCHEDULE).is_file():
-        kept = run.read_json(SCHEDULE)
-        return Schedule(kept["steps_per_epoch"], kept["total"], tuple(kept["marks"]))
-    per_epoch = epoch_steps(len(rows), config.train.batch_size)
-    total = config.steps or max(1, round(per_epoch * config.train.epochs))
-    if config.minutes:
-        total = _steps_in(config, per_epoch, fit, rows, held_out)
-        on_note(f"{config.minutes:g} minutes are {total:,} steps here ({total / per_epoch:.2f} epochs)")
-    schedule = planned(per_epoch, total, config.save)
-    fit.workers.wait()
-    if fit.workers.is_first:
-        run.write_json(SCHEDULE, schedule.as_dict())
-    return schedule
-
-
-def _steps_in(config: PretrainConfig, per_epoch: int, fit: "MaskedFit", rows: PackedRows, held_out: PackedRows) -> int:
-    """How many steps fit into the minutes, evaluations included."""
-    seconds = 60 * config.minutes
-    step = fit.seconds_per_step(rows, seconds / 20)
-    started = time.perf_counter()
-    fit.evaluate(held_out)
-    evaluation = fit.workers.agreed(time.perf_counter() - started)
-    if config.save.checkpoints:
-        return max(1, int((seconds - config.save.checkpoints * evaluation) / step))
-    interval = config.save.every_steps or config.save.every_epochs * per_epoch
-    return max(1, int(seconds / (step + evaluation / interval)))
-
-
 def _evaluated(
     job: PretrainJob, run: Run, fit: "MaskedFit", tokenizer: Any, step: int, epoch: float, scores: dict[str, float]
 ) -> dict[str, Any]:
@@ -236,6 +158,13 @@ def _evaluated(
             job.on_score(step, {**scores, **found})
     fit.workers.wait()
     return found
+
+
+def _measured(job: PretrainJob, fit: "MaskedFit", tokenizer: Any, held_out: PackedRows) -> None:
+    """An evaluation for its time alone."""
+    fit.evaluate(held_out)
+    if job.probes and fit.workers.is_first:
+        probe_headline(fit.network.model, tokenizer, job.probes, str(fit.workers.device))
 
 
 def probe_headline(
