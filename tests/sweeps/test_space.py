@@ -38,6 +38,20 @@ def test_a_grid_is_the_product_of_its_lists(tmp_path):
     assert {(c.task, c.model, c.train.epochs, c.head.max_length) for c in configs} == {("re", "m/m", 2.0, 256)}
 
 
+def test_a_base_table_and_plurals_mean_the_same(tmp_path):
+    plain = (
+        'task = "re"\nepochs = 2\n[grid]\nmodel = ["m/m", "n/n"]\nseed = [1, 2]\nlearning_rate = [1e-5]\n'
+        "epochs = [1, 2]\n"
+    )
+    wordy = (
+        '[base]\ntask = "re"\nepochs = 2\n[grid]\nmodels = ["m/m", "n/n"]\nseeds = [1, 2]\nlearning_rates = [1e-5]\n'
+        "epochs = [1, 2]\n"
+    )
+    configs = [read_sweep(written(tmp_path, text)).configs() for text in (plain, wordy)]
+    assert configs[0] == configs[1]
+    assert len(configs[0]) == 8
+
+
 def test_listed_runs_are_crossed_with_the_grid(tmp_path):
     text = (
         'task = "ner"\n[[runs]]\nmodel = "a/a"\nlearning_rate = 1e-5\n[[runs]]\nmodel = "b/b"\nbatch_size = 8\n'

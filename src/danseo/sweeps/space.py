@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from danseo.config import RunConfig, checked, full_name
+from danseo.config import RunConfig, checked, full_name, setting_paths
 from danseo.errors import DanseoError, DataError
 from danseo.reading import quote, read_text
 from danseo.recipes import configured, encoder_facts
@@ -95,7 +95,7 @@ def read_sweep(path: Path) -> Sweep:
         except tomllib.TOMLDecodeError as error:
             raise DanseoError(f"not valid TOML ({error}); mend it") from None
         parts = {name: document.pop(name) for name in _PARTS if name in document}
-        base = _settings(document)
+        base = _settings(document.pop("base", {}) | document)
         if not parts.keys() & {"grid", "runs", "search"}:
             raise DanseoError("nothing to choose; add a [grid], some [[runs]], or a [search]")
         if "search" in parts and parts.keys() & {"grid", "runs"}:
@@ -131,11 +131,17 @@ def _grid(table: Any) -> dict[str, list[Any]]:
         raise DanseoError("[grid] is empty; give it lists, such as seed = [1, 2, 3]")
     grid: dict[str, list[Any]] = {}
     for key, values in leaves(table).items():
-        name = full_name(key)
+        name = _chosen_name(key)
         if not isinstance(values, list) or not values:
             raise DanseoError(f"[grid] {name} = {quote(values)}: should be a list with at least one value")
         grid[name] = [checked(name, value) for value in values]
     return grid
+
+
+def _chosen_name(key: str) -> str:
+    """The setting of a list of choices; its plural is understood: seeds, learning_rates."""
+    known = {path.split(".")[-1] for path in setting_paths()}
+    return full_name(key[:-1] if key not in known and key[:-1] in known and key.endswith("s") else key)
 
 
 def _runs(entries: Any) -> list[dict[str, Any]]:

@@ -1,0 +1,58 @@
+"""How long a training is: steps, epochs, or minutes that become steps once."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from danseo.errors import DanseoError
+from danseo.pretraining.config import PretrainConfig
+from danseo.pretraining.packing import PackedRows
+from danseo.pretraining.schedule import Schedule, epoch_steps, planned
+
+if TYPE_CHECKING:
+    from danseo.training.masked_fit import MaskedFit
+
+SCHEDULE = "schedule.json"
+
+
+def settled_schedule(
+    config: PretrainConfig,
+    fit: "MaskedFit",
+    rows: PackedRows,
+    evaluate: Callable[[], None],
+    on_note: Callable[[str], None],
+) -> Schedule:
+    """The schedule of an earlier start, else from the settings; minutes become steps once, and are kept."""
+    if (fit.run.path / SCHEDULE).is_file():
+        kept = fit.run.read_json(SCHEDULE)
+        return Schedule(kept["steps_per_epoch"], kept["total"], tuple(kept["marks"]))
+    per_epoch = epoch_steps(len(rows), config.train.batch_size)
+    total = config.steps or max(1, round(per_epoch * config.train.epochs))
+    if config.minutes:
+        total = _steps_in(config, per_epoch, fit, rows, evaluate)
+        on_note(f"{config.minutes:g} minutes are {total:,} steps here ({total / per_epoch:.2f} epochs)")
+    schedule = planned(per_epoch, total, config.save)
+    fit.workers.wait()  # none may find the file before all have looked for it
+    if fit.workers.is_first:
+        fit.run.write_json(SCHEDULE, schedule.as_dict())
+    return schedule
+
+
+def _steps_in(
+    config: PretrainConfig, per_epoch: int, fit: "MaskedFit", rows: PackedRows, evaluate: Callable[[], None]
+) -> int:
+    """How many steps fit into the minutes, evaluations included."""
+    seconds, wanted = 60 * config.minutes, config.save.checkpoints
+    step = fit.seconds_per_step(rows, seconds / 20)
+    evaluate()  # the first one also loads what the others find ready
+    started = time.perf_counter()
+    evaluate()
+    evaluation = fit.workers.agreed(time.perf_counter() - started)
+    interval = config.save.every_steps or config.save.every_epochs * per_epoch
+    total = int((seconds - wanted * evaluation) / step if wanted else seconds / (step + evaluation / interval))
+    if total < max(1, wanted):
+        raise DanseoError(
+            f"{config.minutes:g} minutes are too short: a step takes {step:.1f} s and an evaluation {evaluation:.1f} s "
+            "here; give more, or set fewer checkpoints or held_out_rows"
+        )
+    return total

@@ -1,0 +1,65 @@
+"""Where a training lives: its own folder, taken once, and the rows of its text in the cache."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from danseo.config import to_toml
+from danseo.data import cache_root
+from danseo.errors import DanseoError, DataError
+from danseo.pretraining.config import PretrainConfig
+from danseo.pretraining.encoding import pack_texts, specials_around
+from danseo.pretraining.packing import PackedFacts, read_facts
+from danseo.pretraining.text import text_identity, tokenizer_identity
+from danseo.reading import read_text
+from danseo.runs.directory import Run
+
+if TYPE_CHECKING:
+    from danseo.training.workers import Workers
+
+RESULT = "result.json"
+
+
+def claim(run: Run, settings: str, config: Any, identity: str, workers: "Workers", force: bool = False) -> bool:
+    """Take a folder for a training, or go on with the same one; another's is refused. Whether it is finished."""
+    if workers.is_first:
+        if force:
+            run.remove()
+        _claim(run, settings, config, identity)
+    workers.wait()
+    return bool(workers.agreed((run.path / RESULT).is_file()))
+
+
+def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
+    try:
+        found = read_text(run.path / "identity.txt").strip() if (run.path / "identity.txt").is_file() else None
+    except DataError:
+        found = None
+    if found is None and run.path.is_dir() and any(run.path.iterdir()):
+        raise DanseoError(f"{run.path} is not empty and no training of danseo; choose another --out")
+    if found not in (None, identity):
+        raise DanseoError(f"{run.path} holds a training with other settings or text; choose another --out, or --force")
+    run.write_bytes(settings, to_toml(config).encode())
+    run.write_bytes("identity.txt", (identity + "\n").encode())
+    (run.path / "error.txt").unlink(missing_ok=True)
+
+
+def packed_folder(
+    config: PretrainConfig, texts: Sequence[Path], exclude: frozenset[str], tokenizer: Any, workers: "Workers"
+) -> tuple[Path, dict[str, PackedFacts]]:
+    """The rows of the text, made by the first process unless they are in the cache."""
+    key: list[Any] = [
+        text_identity(texts),
+        tokenizer_identity(tokenizer),
+        sorted(exclude),
+        specials_around(tokenizer),
+    ]
+    key += [config.text.seq_len, config.text.pack, config.text.held_out, config.mask.whole_words == "morpheme"]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    folder = cache_root() / "packed" / digest
+    if workers.is_first and not (folder / "facts.json").is_file():
+        pack_texts(folder, list(texts), tokenizer, config, exclude)
+    workers.wait()
+    return folder, read_facts(folder)
