@@ -1,4 +1,4 @@
-# make install | demo | test | check | bench | bench-training | proof   (each sets up .venv first, once)
+# make install | demo | test | check | bench[-NAME] | proof[-NAME]   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test check format bench bench-training proof clean
+.PHONY: install demo test check format bench bench-scoring bench-training bench-probing bench-pretraining proof proof-tasks \
+	proof-masked proof-sweeps clean
 
 install: $(STAMP)
 
@@ -31,16 +32,24 @@ check: $(STAMP)
 format: $(STAMP)
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
+# Speed and memory against the usual ways, on the real data; each also alone. Slow but for bench-scoring.
+BENCHES := scoring training probing pretraining
 bench: $(STAMP)
-	@$(BIN)/python bench/scoring.py
+	@failed=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || failed=1; done; exit $$failed
 
-# Slow, about 15 minutes: fine-tuning speed against the usual ways.
-bench-training: $(STAMP)
-	@$(BIN)/python bench/training.py
+$(BENCHES:%=bench-%): bench-%: $(STAMP)
+	@$(BIN)/python bench/$*.py
 
-# Slow: fine-tunes a small encoder on the real data of all eight tasks, and prints one table.
+# What the product does on the real data, for docs/findings.md; each also alone. Slow: hours for all of it.
+PROOFS := proof proof_masked proof_sweeps
 proof: $(STAMP)
+	@for name in $(PROOFS); do $(BIN)/python bench/$$name.py || exit 1; done
+
+proof-tasks: $(STAMP)
 	@$(BIN)/python bench/proof.py
+
+proof-masked proof-sweeps: proof-%: $(STAMP)
+	@$(BIN)/python bench/proof_$*.py
 
 clean:
 	rm -rf $(VENV) build dist

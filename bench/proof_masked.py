@@ -8,6 +8,7 @@ tables at the end are what docs/findings.md quotes, the curve is learning_curve.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ WIKI = Path(__file__).parents[2] / "shared" / "data" / "text" / "kowiki"
 
 
 def main() -> None:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
     options = parsed()
     texts = tuple(sorted(path for path in options.text.glob("*.gz") if path != options.probe_text))
     if not texts or not options.probe_text.is_file():

@@ -128,8 +128,6 @@ def _with_split(rows: Sequence[Row], name: str) -> list[Row]:
 
 def _fetch_error(error: Exception) -> DanseoError:
     if any(word in type(error).__name__ for word in ("Gated", "RepositoryNotFound")):
-        return DanseoError(
-            f"{REPOSITORY} is gated: accept its terms at https://huggingface.co/datasets/{REPOSITORY} and set HF_TOKEN"
-        )
+        return DanseoError(f"{REPOSITORY} is gated: accept its terms on its page of the Hub, and set HF_TOKEN")
     reason = " ".join(str(error).split())[:160]
     return NetworkError(f"{REPOSITORY} could not be fetched: {reason}; check the network, or name a file")
