@@ -15,9 +15,6 @@ ROWS = [
     {"index": n, "text": f"토끼 {n}마리가 뛰었다. 그래서 토끼는 지쳤다.", "answer": "토끼", "candidate": "거북"}
     for n in range(3)
 ]
-    {"index": n, "text": f"토끼 {n}마리가 뛰었다. 그래서 토끼는 지쳤다.", "answer": "토끼", "candidate": "거북"}
-    for n in range(3)
-]
 BODY = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
 FILE = "data/validation.jsonl"
 FETCH = """
