@@ -3,7 +3,7 @@
     python bench/proof_masked.py [--minutes 30] [--text DIR] [--probe-text FILE] [--folder DIR] [--items N]
 
 Probes are made of documents that are never trained on. Everything goes into the folder and is resumed; the Markdown
-tables at the end are what docs/findings.md quotes, the curve is learning_curve.png beside the checkpoints.
+tables at the end are what docs/findings.md quotes, the curves are learning_curve.png and probe_curve.png.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
     outcome = run_job(Job((str(run.path),), items=options.folder / "probes", output=options.folder / "probed"))
     for table in outcome.tables():
         print(to_markdown(table), flush=True)
-    print(f"curve: {outcome.curve}", flush=True)
+    print(f"curves: {outcome.curve}, {run.path / 'learning_curve.png'}", flush=True)
     for table in coref_tables(tuned(options, texts, run, items)):
         print(to_markdown(table), flush=True)
 
@@ -54,7 +54,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--text", type=Path, default=WIKI)
     parser.add_argument("--probe-text", type=Path, default=WIKI / "kowiki_valid.txt.gz")
     parser.add_argument("--folder", type=Path, default=Path("proof-masked"))
-    parser.add_argument("--items", type=int, default=500, help="probe items of dev and of test")
+    parser.add_argument("--items", type=int, default=300, help="probe items of dev and of test")
     parser.add_argument("--checkpoints", type=int, default=10)
     parser.add_argument("--mentions", type=int, default=12800, help="training items of the entity fine-tuning")
     parser.add_argument("--coref-steps", type=int, default=400)

@@ -72,6 +72,7 @@ def test_the_loss_falls_and_checkpoints_are_where_they_should(whole):
     assert state["epoch"] == pytest.approx(8 / json.loads((whole / "schedule.json").read_text())["steps_per_epoch"])
     assert state["held_out_loss"] == log[1]["held_out_loss"]
     assert not (whole / "checkpoint").exists()
+    assert (whole / "learning_curve.png").stat().st_size > 5000
 
 
 def test_a_checkpoint_loads_plainly_and_differs_from_the_start(whole):

@@ -22,6 +22,7 @@ from danseo.pretraining.start import load_masked, save_masked, start_folder
 from danseo.pretraining.text import text_identity
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.progress import TrainingProgress
+from danseo.report.losses import draw_losses
 from danseo.runs.directory import Run, folder_identity
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
         speed = {"pieces": fitted.pieces, "pieces_per_second": fitted.pieces / max(1e-9, fitted.seconds)}
         surroundings = environment({"text": text_identity(job.texts)}, str(workers.device), fitted.seconds)
         run.write_json("environment.json", surroundings | speed | {"whole_seconds": time.perf_counter() - started})
+        draw_losses(run.read_log(), run.path / "learning_curve.png")
         run.write_json(RESULT, result_of(run, fitted.best_step, schedule, facts) | speed)
         run.tidy()
     workers.wait()
