@@ -39,9 +39,9 @@ model = [{models}]
 seed = [1, 2, 3]
 """
 RE = """task = "re"
-limit = 8000
+limit = 4000
 epochs = 2
-evaluations = 2
+evaluations = 1
 [grid]
 model = [{models}]
 learning_rate = [3e-4, 1e-3]

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,9 @@ from danseo.sample import write_sample
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # Several processes on few cores wait for each other politely.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Background jobs of a shell ignore Ctrl-C and so do their children; the commands under test must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 REAL_DATA = ROOT.parent / "shared" / "data" / "klue"

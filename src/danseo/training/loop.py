@@ -20,7 +20,7 @@ from danseo.training.optim import learning, rate_share, set_rates
 from danseo.training.speed import Gear
 from danseo.training.workers import Workers
 
-CPU_TOKENS = 1024  # what the caches of a CPU hold of an ordinary encoder; 8,192 are half as fast
+CPU_TOKENS = 1024  # per thread: what the caches of a CPU hold of an ordinary encoder; 8,192 are half as fast
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.network.to(self.workers.device)
         if self.workers.device.type == "cpu":
-            self.tokens = min(self.tokens, CPU_TOKENS)
+            self.tokens = min(self.tokens, CPU_TOKENS * torch.get_num_threads())
 
     def forward(self, features: Sequence[Features], with_gold: bool) -> tuple[Any, dict[str, Tensor]]:
         batch = self.network.collate(list(features), self.kind, with_gold)
