@@ -25,12 +25,12 @@ COMMON = {"learning_rate": 5e-4, "evaluations": 2, "head_learning_rate": None}
 SETTINGS: dict[str, dict[str, Any]] = {
     "ynat": {"epochs": 2},
     "sts": {"epochs": 3},
-    "nli": {"epochs": 3},
+    "nli": {"epochs": 2},
     "ner": {"epochs": 10},
     "re": {"epochs": 2},
     "dp": {"epochs": 12},
-    "mrc": {"epochs": 2, "max_length": 384},
-    "wos": {"epochs": 4, "max_length": 256},
+    "mrc": {"epochs": 1, "max_length": 384, "limit": 1000},
+    "wos": {"epochs": 3, "max_length": 256},
 }
 
 
