@@ -20,7 +20,7 @@ from danseo.training.optim import learning, rate_share, set_rates
 from danseo.training.speed import Gear
 from danseo.training.workers import Workers
 
-CPU_TOKENS = 1024  # per thread: what the caches of a CPU hold of an ordinary encoder; 8,192 are half as fast
+_CPU_STATES = 3 * 2**18  # hidden numbers per thread that the caches of a CPU hold: 1,024 pieces of width 768
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,17 @@ class Engine:
     def __post_init__(self) -> None:
         self.network.to(self.workers.device)
         if self.workers.device.type == "cpu":
-            self.tokens = min(self.tokens, CPU_TOKENS * torch.get_num_threads())
+            self.tokens = min(self.tokens, self._cache)
+
+    @property
+    def reading_tokens(self) -> int:
+        """Most padded pieces at a time where no gradients are kept."""
+        return min(2 * self.tokens, self._cache) if self.workers.device.type == "cpu" else 2 * self.tokens
+
+    @property
+    def _cache(self) -> int:
+        width = self.network.model.config.hidden_size
+        return max(1, _CPU_STATES // width) * torch.get_num_threads()
 
     def forward(self, features: Sequence[Features], with_gold: bool) -> tuple[Any, dict[str, Tensor]]:
         batch = self.network.collate(list(features), self.kind, with_gold)
@@ -182,14 +192,14 @@ def outputs_of(
     own = engine.workers.share(features)
     lengths = [len(record) for record in own]
     found: list[Any] = [None] * len(own)
-    parts = packed(range(len(own)), lengths, engine.tokens)
+    parts = packed(range(len(own)), lengths, engine.reading_tokens)
     while parts:
         part = parts.pop(0)
         try:
             outputs, batch = engine.forward([own[index] for index in part], with_gold=False)
         except torch.OutOfMemoryError:
             engine.halve()
-            parts = packed([index for rest in [part, *parts] for index in rest], lengths, engine.tokens)
+            parts = packed([index for rest in [part, *parts] for index in rest], lengths, engine.reading_tokens)
             continue
         unpacked = engine.kind.unpack(outputs, batch, [own[index] for index in part])
         for index, output in zip(part, unpacked, strict=True):

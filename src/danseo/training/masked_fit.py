@@ -12,7 +12,7 @@ from danseo.models.masked import MaskedKind, MaskedNetwork, held_out_scores
 from danseo.pretraining.schedule import Schedule
 from danseo.runs.directory import Run
 from danseo.training.fit import Fitting, Progress, load_weights, weights_of
-from danseo.training.loop import CPU_TOKENS, Engine, Step, outputs_of, train_steps
+from danseo.training.loop import Engine, Step, outputs_of, train_steps
 from danseo.training.optim import freeze, make_optimizer
 from danseo.training.rows import RowPlan
 from danseo.training.speed import settled_gear
@@ -49,8 +49,6 @@ class MaskedFit:
         self.gear = settled_gear(self.network, config, workers, run)
         self.gear.engage(self.network)
         self.engine = Engine(self.network, kind, workers, self.gear, config.batch_tokens, on_note)
-        if workers.device.type == "cpu":  # narrow models leave more room in its caches
-            self.engine.tokens = min(config.batch_tokens, CPU_TOKENS * max(1, 768 // model.config.hidden_size))
 
     def evaluate(self, held_out: Sequence[Features]) -> dict[str, float]:
         """Loss and accuracy at gaps that are the same every time."""
