@@ -104,7 +104,7 @@ class Engine:
 
     def halve(self) -> None:
         """Less at a time after the device ran out of memory."""
-        if self.tokens <= 64:
+        if self.tokens <= 16:
             raise WorkFailed(
                 "the device has too little memory for this model; lower train.batch_tokens or use a smaller one"
             )
