@@ -54,7 +54,7 @@ class TrainConfig:
     batch_size: int = 32
     """Examples per optimiser step, over all processes."""
     batch_tokens: int = 8192
-    """Most padded pieces on a device at a time (on a CPU, what its caches hold); larger batches are split into parts."""
+    """Most padded pieces at a time (on a CPU, what its caches hold); larger batches are split into parts."""
     learning_rate: float = 5e-5
     """Peak rate, reached when the warm-up ends."""
     head_learning_rate: float | None = None
