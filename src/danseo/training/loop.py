@@ -93,7 +93,7 @@ class Engine:
 
     @property
     def _cache(self) -> int:
-        width = self.network.model.config.hidden_size
+        width: int = self.network.model.config.hidden_size
         return max(1, _CPU_STATES // width) * torch.get_num_threads()
 
     def forward(self, features: Sequence[Features], with_gold: bool) -> tuple[Any, dict[str, Tensor]]:
