@@ -38,6 +38,13 @@ _text = click.option(
 )
 
 
+def _shared(command: Any) -> Any:
+    """The options that both trainings have, in this order."""
+    for option in reversed((_probes, _out, _set, _seed, _trust, _device, _force, _listing, as_json_option)):
+        command = option(command)
+    return command
+
+
 @click.command("pretrain", cls=ManyValues)
 @_text
 @_config
@@ -46,15 +53,7 @@ _text = click.option(
 @click.option("--steps", type=int, help="Optimiser steps.")
 @click.option("--epochs", type=float, help="Passes over the text.")
 @click.option("--minutes", type=float, help="Time for training, turned into steps by measuring the first ones.")
-@_probes
-@_out
-@_set
-@_seed
-@_trust
-@_device
-@_force
-@_listing
-@as_json_option
+@_shared
 def pretrain_command(
     texts: tuple[Path, ...],
     file: Path | None,
@@ -124,15 +123,7 @@ def _items(probes: Path | None) -> tuple[Any, ...]:
 @click.option("--objective", type=click.Choice(["target", "mlm", "both", "all"]), help="What is learned. [both]")
 @click.option("--ablate", is_flag=True, help="As --objective all: each objective for equally many steps.")
 @click.option("--seq-len", type=int, help="Longest sequence in pieces.")
-@_probes
-@_out
-@_set
-@_seed
-@_trust
-@_device
-@_force
-@_listing
-@as_json_option
+@_shared
 def coref_command(
     checkpoint: str | None,
     texts: tuple[Path, ...],

@@ -119,12 +119,12 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
     search = {name: given.pop(name) for name in _OWN}
     probes, score, texts, device = (given.pop(name) for name in ("probes", "metric", "texts", "device"))
     file, settings, dataset = given.pop("file"), given.pop("settings"), given.pop("dataset", None)
+    if not probes.is_dir() and str(probes) != "sample":
+        raise DanseoError(f"--probe-items {probes}: name the folder that `danseo data probes` wrote, or sample")
     items = {
         split: shipped_items(split) if str(probes) == "sample" else read_items(probes, split)
         for split in ("dev", "test")
     }
-    if not probes.is_dir() and str(probes) != "sample":
-        raise DanseoError(f"--probe-items {probes}: name the folder that `danseo data probes` wrote, or sample")
     config = configured(config, file, settings, given)
     target = MaskedTarget(config, texts, items, Path("runs") / "tune", score, dataset, device, command)
     _search(target, search, as_json)

@@ -1,6 +1,5 @@
 """Mentions to recover: later mentions of an entity whose first one stays in sight, as rows for the masked loop."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from danseo.pretraining.config import CorefConfig, MentionConfig
 from danseo.pretraining.masking import BEGINS, KEPT, SPECIAL, TARGET
 from danseo.pretraining.packing import PackedFacts, read_facts, write_packed
 from danseo.pretraining.text import in_share, stream, text_identity, tokenizer_identity
-from danseo.probing.build import analysed, with_nouns
+from danseo.probing.build import analysed, repeated_item
 from danseo.probing.items import ProbeItem, read_items, write_items
 from danseo.probing.nouns import Analyser, Noun
 from danseo.probing.pieces import WordPieces
@@ -48,25 +47,8 @@ def mentions_of(
         for mention in mentions[1 : config.mentions]:
             if config.nearest <= mention.start - first.end <= config.farthest:
                 others = tuple((other.start, other.end) for other in mentions if other is not mention)
-                yield Mention(_item(document, text, first, mention, words, analyser), others)
-
-
-def _item(document: Document, text: str, first: Noun, mention: Noun, words: Sequence[Noun], analyser: str) -> ProbeItem:
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    item = ProbeItem(
-        id=f"{document.source}:{document.id}:{digest}:{mention.start}",
-        source=document.source,
-        document=document.id,
-        kind="repeated",
-        text=text,
-        span=(mention.start, mention.end),
-        target=mention.form,
-        antecedent=(first.start, first.end),
-        distance=mention.start - first.end,
-        analyser=analyser,
-        builder="coref",
-    )
-    return with_nouns(item, words)
+                item = repeated_item(document, text, (first, mention), words, analyser, "coref")
+                yield Mention(item, others)
 
 
 class MentionRows(Windows):

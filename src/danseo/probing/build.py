@@ -164,26 +164,32 @@ def analysed(
 def _items_of(
     document: Document, text: str, words: Sequence[Noun], options: BuildOptions, analyser: str
 ) -> list[ProbeItem]:
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return [
-        with_nouns(
-            ProbeItem(
-                id=f"{document.source}:{document.id}:{digest}:{second.start}",
-                source=document.source,
-                document=document.id,
-                kind="repeated",
-                text=text,
-                span=(second.start, second.end),
-                target=second.form,
-                antecedent=(first.start, first.end),
-                distance=second.start - first.end,
-                analyser=analyser,
-                builder=options.hash(),
-            ),
-            words,
-        )
-        for first, second in repeated_nouns(words, len(text), options)
+        repeated_item(document, text, pair, words, analyser, options.hash())
+        for pair in repeated_nouns(words, len(text), options)
     ]
+
+
+def repeated_item(
+    document: Document, text: str, pair: tuple[Noun, Noun], words: Sequence[Noun], analyser: str, builder: str
+) -> ProbeItem:
+    """The item that asks for the later of two mentions of a noun."""
+    first, later = pair
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    item = ProbeItem(
+        id=f"{document.source}:{document.id}:{digest}:{later.start}",
+        source=document.source,
+        document=document.id,
+        kind="repeated",
+        text=text,
+        span=(later.start, later.end),
+        target=later.form,
+        antecedent=(first.start, first.end),
+        distance=later.start - first.end,
+        analyser=analyser,
+        builder=builder,
+    )
+    return with_nouns(item, words)
 
 
 def with_nouns(item: ProbeItem, words: Sequence[Noun]) -> ProbeItem:

@@ -97,40 +97,13 @@ def record_of(
     from danseo.probing.filter import tokenizer_hash
     from danseo.probing.masked import library_versions
 
-    real1, real5 = (result.value("repeated", f"lenient@{cut}") for cut in (1, 5))
-    lambada, took = result.value("lambada", "lenient@1"), result.seconds["probing"]
-    info = {
-        "path": checkpoint.source,
-        "name": checkpoint.name,
-        "seq_len": result.seq_len,
-        "model_type": masked.model.config.model_type,
-        "global_step": checkpoint.step,
-        "epoch": checkpoint.epoch,
-    }
     return {
-        "checkpoint": checkpoint.source,
-        "seq_len": result.seq_len,
-        "evaluated_at": _now(),
-        "lambada_top1": lambada,
-        "real1": real1,
-        "real5": real5,
-        "coref_samples": result.probes.get("repeated", {}).get("n", 0),
-        "score": result.composite("lenient"),
-        "total_time": sum(seconds.values()),
-        "eval_time_seconds": took,
-        "timings": seconds,
-        "checkpoint_info": info,
+        **_old_fields(checkpoint, result, masked.model.config.model_type, seconds),
         "schema_version": SCHEMA,
         "status": "ok",
         "step": checkpoint.step,
         "epoch": checkpoint.epoch,
-        "strict1": result.value("repeated", "strict@1"),
-        "strict1_interval": [result.share("repeated", "strict@1").get(end) for end in ("low", "high")],
-        "strict5": result.value("repeated", "strict@5"),
-        "choice1": result.value("repeated", "choice@1"),
-        "lambada_strict1": result.value("lambada", "strict@1"),
-        "composite": result.composite("strict"),
-        "weights": list(result.weights),
+        **_strict_fields(result),
         **vars(identity),
         "tokenizer_hash": tokenizer_hash(masked.tokenizer),
         "analyser": result.analyser,
@@ -139,6 +112,44 @@ def record_of(
         "libraries": library_versions(),
         "probes": dict(result.probes),
         "hits": {kind: dict(found) for kind, found in result.hits.items()},
+    }
+
+
+def _old_fields(checkpoint: Checkpoint, result: ProbeResult, family: str, seconds: dict[str, float]) -> Record:
+    """What the old evaluation wrote, under its names."""
+    info = {
+        "path": checkpoint.source,
+        "name": checkpoint.name,
+        "seq_len": result.seq_len,
+        "model_type": family,
+        "global_step": checkpoint.step,
+        "epoch": checkpoint.epoch,
+    }
+    return {
+        "checkpoint": checkpoint.source,
+        "seq_len": result.seq_len,
+        "evaluated_at": _now(),
+        "lambada_top1": result.value("lambada", "lenient@1"),
+        "real1": result.value("repeated", "lenient@1"),
+        "real5": result.value("repeated", "lenient@5"),
+        "coref_samples": result.probes.get("repeated", {}).get("n", 0),
+        "score": result.composite("lenient"),
+        "total_time": sum(seconds.values()),
+        "eval_time_seconds": result.seconds["probing"],
+        "timings": seconds,
+        "checkpoint_info": info,
+    }
+
+
+def _strict_fields(result: ProbeResult) -> Record:
+    return {
+        "strict1": result.value("repeated", "strict@1"),
+        "strict1_interval": [result.share("repeated", "strict@1").get(end) for end in ("low", "high")],
+        "strict5": result.value("repeated", "strict@5"),
+        "choice1": result.value("repeated", "choice@1"),
+        "lambada_strict1": result.value("lambada", "strict@1"),
+        "composite": result.composite("strict"),
+        "weights": list(result.weights),
     }
 
 

@@ -175,7 +175,11 @@ class MaskedTarget:
         masked = MaskedModel.load(str(Path(outcome["folder"]) / f"checkpoint-{outcome['step']}"), self.device)
         result = probe_model(masked, list(self.items["test"]), ProbeOptions())
         shares = {name: result.share("repeated", name) for name in ("strict@1", "strict@5", "choice@1")}
-        scores = [{"id": name, "value": None, **share} for name, share in shares.items()]
+        scores: list[dict[str, Any]] = [
+            {"id": name, "value": share["value"], "interval": [share["low"], share["high"]], "n": share["n"]}
+            for name, share in shares.items()
+            if share.get("n")
+        ]
         scores.append({"id": "composite", "value": result.composite()})
         return {"on": "the test probe", "scores": scores, "probe": result.as_dict()}
 
