@@ -2,13 +2,12 @@
 
 import json
 import math
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from danseo import data
-from danseo.errors import DanseoError, MissingExtra
+from danseo.errors import DanseoError
 from danseo.halves import in_half
 from danseo.predictions import read_predictions
 from danseo.scoring import measure
@@ -16,6 +15,7 @@ from danseo.sweeps.plan import Planner, Point, read_evaluations
 from danseo.sweeps.ranges import sample
 from danseo.sweeps.schedule import State
 from danseo.sweeps.space import Search, Sweep, named_in
+from danseo.sweeps.studies import database, load_optuna, opened
 from danseo.tables import Table
 from danseo.tasks import get_task
 
@@ -157,26 +157,15 @@ def select_scorer(root: Path) -> Callable[[Point], float]:
 
 def open_study(sweep: Sweep, planner: Planner) -> Any:
     """The study in its storage, made or gone on with; one of other settings is refused."""
-    try:
-        import optuna
-    except ImportError:
-        raise MissingExtra("optuna is not installed; run: pip install 'danseo[sweep]'") from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     search = sweep.search
     assert search
     with named_in(sweep.path):
-        try:
-            study = optuna.create_study(
-                storage=_storage(search, sweep, planner),
-                study_name=search.name or sweep.path.stem,
-                direction="maximize",
-                load_if_exists=True,
-                pruner=_pruner(search),
-            )
-        except Exception as error:  # databases have many ways to say no
-            reason = " ".join(str(error).split())[:200]
-            raise DanseoError(f"[search] storage {search.storage or 'file'} cannot be used: {reason}") from None
+        study = opened(
+            lambda: _storage(search, sweep, planner),
+            f"[search] storage {search.storage or 'file'}",
+            search.name or sweep.path.stem,
+            _pruner(search),
+        )
         _check_same(study, sweep, planner)
     # The same seed again would choose the same points again, so it moves with the trials that are there.
     study.sampler = _sampler(search, search.seed + len(study.get_trials(deepcopy=False)))
@@ -188,15 +177,14 @@ def _storage(search: Search, sweep: Sweep, planner: Planner) -> Any:
     from optuna.storages.journal import JournalFileBackend
 
     if "://" in search.storage:
-        return search.storage
+        return database(search.storage)
     path = Path(search.storage) if search.storage else planner.runs / f"{sweep.path.stem}.study"
     path.parent.mkdir(parents=True, exist_ok=True)
     return JournalStorage(JournalFileBackend(str(path)))
 
 
 def _sampler(search: Search, seed: int) -> Any:
-    from optuna import samplers
-
+    samplers = load_optuna().samplers
     if search.sampler == "random":
         return samplers.RandomSampler(seed=seed)
     if search.sampler == "qmc":
@@ -205,8 +193,7 @@ def _sampler(search: Search, seed: int) -> Any:
 
 
 def _pruner(search: Search) -> Any:
-    from optuna import pruners
-
+    pruners = load_optuna().pruners
     if search.pruner == "median":
         return pruners.MedianPruner(n_startup_trials=search.startup)
     if search.pruner == "halving":

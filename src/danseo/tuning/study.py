@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from danseo.config import flat
-from danseo.errors import DanseoError, MissingExtra
+from danseo.errors import DanseoError
 from danseo.sweeps.ranges import Space, read_space_file, sample
+from danseo.sweeps.studies import database, load_optuna, opened
 from danseo.tuning.targets import Outcome, Target
 
 _HEARTBEAT, _GRACE = 10, 40  # seconds; a trial whose process has been silent for the second is tried again
@@ -35,7 +35,7 @@ def tune(target: Target, options: TuneOptions, on_note: Callable[[str], None] = 
     """Run trials until the study has as many as it should; the study comes back."""
     space = read_space_file(options.space, type(target.config))
     study = open_study(target, options, space)
-    optuna = _optuna()
+    optuna = load_optuna()
     while True:
         optuna.storages.fail_stale_trials(study)
         taken = counted(study)
@@ -47,7 +47,7 @@ def tune(target: Target, options: TuneOptions, on_note: Callable[[str], None] = 
 
 def counted(study: Any) -> int:
     """Trials that count: finished, pruned, failed by their settings, or running; not those that were cut off."""
-    states = _optuna().trial.TrialState
+    states = load_optuna().trial.TrialState
     trials = study.get_trials(deepcopy=False)
     return sum(
         trial.state in (states.COMPLETE, states.PRUNED, states.RUNNING)
@@ -63,7 +63,7 @@ def _objective(trial: Any, target: Target, space: Space, on_note: Callable[[str]
     def heard(step: int, value: float) -> None:
         trial.report(value, step)
         if trial.should_prune():
-            raise _optuna().TrialPruned(f"pruned at step {step} with {value:.4g}")
+            raise load_optuna().TrialPruned(f"pruned at step {step} with {value:.4g}")
 
     try:
         outcome: Outcome = target.run(settings, heard)
@@ -71,7 +71,7 @@ def _objective(trial: Any, target: Target, space: Space, on_note: Callable[[str]
         trial.set_user_attr("error", str(error))
         on_note(f"  failed: {error}")
         raise
-    except _optuna().TrialPruned as pruned:
+    except load_optuna().TrialPruned as pruned:
         on_note(f"  {pruned}")
         raise
     except KeyboardInterrupt:
@@ -84,9 +84,6 @@ def _objective(trial: Any, target: Target, space: Space, on_note: Callable[[str]
 
 def open_study(target: Target, options: TuneOptions, space: Space) -> Any:
     """The study in its storage, made or gone on with; one of other settings is refused."""
-    optuna = _optuna()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     about = {
         "command": target.command,
         "metric": target.metric,
@@ -97,46 +94,36 @@ def open_study(target: Target, options: TuneOptions, space: Space) -> Any:
     fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:8]
     name = options.name or f"{target.command}-{fingerprint}"
     interval, grace = options.heartbeat
-    try:
-        storage = optuna.storages.RDBStorage(
+    callback = load_optuna().storages.RetryHeartbeatStaleTrialCallback
+    study = opened(
+        lambda: database(
             options.storage,
-            engine_kwargs={"connect_args": {"timeout": 60}} if options.storage.startswith("sqlite") else None,
             heartbeat_interval=interval,
             grace_period=grace,
-            heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(),
-        )
-        study = optuna.create_study(
-            storage=storage, study_name=name, direction="maximize", load_if_exists=True, pruner=_pruner(options)
-        )
-    except Exception as error:  # databases have many ways to say no
-        reason = " ".join(str(error).split())[:160]
-        raise DanseoError(f"--storage {options.storage} cannot be used: {reason}") from None
+            heartbeat_stale_trial_callback=callback(),
+        ),
+        f"--storage {options.storage}",
+        name,
+        _pruner(options),
+    )
     known = study.user_attrs.get("danseo")
     if known not in (None, fingerprint):
         raise DanseoError(f"the study {name!r} is about other settings, data or another space; choose another --study")
     study.set_user_attr("danseo", fingerprint)
     # The same seed again would choose the same points again, so it moves with the trials that are there.
     seed = options.seed + len(study.get_trials(deepcopy=False))
-    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=options.startup, constant_liar=True)
+    study.sampler = load_optuna().samplers.TPESampler(seed=seed, n_startup_trials=options.startup, constant_liar=True)
     return study
 
 
 def _pruner(options: TuneOptions) -> Any:
-    pruners = _optuna().pruners
+    pruners = load_optuna().pruners
     return pruners.NopPruner() if options.pruner == "none" else pruners.MedianPruner(n_startup_trials=options.startup)
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise MissingExtra("optuna is not installed; run: pip install 'danseo[sweep]'") from None
-    return optuna
 
 
 def best_of(study: Any) -> Any:
     """The best finished trial."""
-    states = _optuna().trial.TrialState
+    states = load_optuna().trial.TrialState
     if not study.get_trials(deepcopy=False, states=(states.COMPLETE,)):
         failed = [t.user_attrs["error"] for t in study.get_trials(deepcopy=False) if "error" in t.user_attrs]
         raise DanseoError(f"no trial finished; the last one failed: {failed[-1]}" if failed else "no trial finished")
