@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from danseo import data
 from danseo.config import RunConfig, TrainConfig, with_settings
 from danseo.data import cache_root
+from danseo.models.encoder.int8 import to_bytes
 from danseo.models.encoder.kind import IGNORED, Features, Kind
 from danseo.models.encoder.model import kind_of
 from danseo.models.encoder.network import Network, load_network, load_pieces, quiet_transformers
@@ -39,6 +40,7 @@ SIZE = Size(layers=6, hidden=768, heads=12, vocabulary=32000, positions=512)
 SMALL = Size(layers=2, hidden=128, heads=2, vocabulary=4000, positions=128)
 BATCH, STEPS, LONGEST = 32, 3, 128
 TRAINER, GROUPED, PADDED, ARRIVAL = "Trainer", "Trainer, length groups", "Trainer, padded to 128", "arrival order, fp32"
+BYTES = "danseo, int8"
 TARGETS = {TRAINER: 3.5, GROUPED: 1.0, PADDED: 6.0, ARRIVAL: 4.0}
 
 
@@ -173,6 +175,13 @@ def eval_ways(bench: Bench, count: int) -> dict[str, Callable[[], float]]:
     return {"danseo": danseo, ARRIVAL: usual}
 
 
+def byte_way(bench: Bench, count: int) -> Callable[[], float]:
+    """danseo's evaluation with the body in bytes."""
+    network = copy.deepcopy(bench.network)
+    to_bytes(network.model, bench.workers.device)
+    return eval_ways(replace(bench, network=network), count)["danseo"]
+
+
 def interleaved(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """The median speed of each way, all ways in turn."""
     for way in ways.values():
@@ -207,14 +216,20 @@ def speed_rows(name: str, bench: Bench, rounds: int) -> list[tuple[object, ...]]
         GROUPED: trainer_way(bench, grouped=True),
         PADDED: trainer_way(bench, width=LONGEST),
     }
+    reading = {**eval_ways(bench, 256), BYTES: byte_way(bench, 256)}
     rows: list[tuple[object, ...]] = []
-    for what, ways in (("training", training), ("evaluation", eval_ways(bench, 256))):
+    for what, ways in (("training", training), ("evaluation", reading)):
         speeds = interleaved(ways, rounds)
         for way, speed in speeds.items():
-            ratio, target = speeds["danseo"] / speed, TARGETS.get(way)
-            verdict = None if target is None else "PASS" if ratio >= target else "FAIL"
-            rows.append((name, what, way, speed, ratio, target, verdict))
+            rows.append((name, what, way, speed, *judged(speeds["danseo"] / speed, TARGETS.get(way))))
+        if BYTES in speeds:
+            ratio = speeds[BYTES] / speeds[ARRIVAL]
+            rows.append((name, f"{what}, int8", ARRIVAL, speeds[ARRIVAL], *judged(ratio, TARGETS[ARRIVAL])))
     return rows
+
+
+def judged(ratio: float, target: float | None) -> tuple[float, float | None, str | None]:
+    return ratio, target, None if target is None else "PASS" if ratio >= target else "FAIL"
 
 
 def held_out_loss(model: Any, bench: Bench, rows: list[dict[str, Any]]) -> float:

@@ -20,6 +20,7 @@ from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.experiment import headline_of, run_experiment  # noqa: E402
 from danseo.halves import half_of, in_half  # noqa: E402
 from danseo.models.encoder import model as encoder_model  # noqa: E402
+from danseo.models.encoder.int8 import to_bytes  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
 from danseo.models.load import load_model  # noqa: E402
 from danseo.recipes import configured  # noqa: E402
@@ -304,6 +305,28 @@ def test_every_family_learns_saves_and_comes_back_for_every_kind(sample, encoder
         assert not report["unexpected_keys"]
         for name, weights in model.network.model.state_dict().items():
             assert torch.equal(weights, stock.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_computes_in_bytes(sample, encoder, tmp_path, family):
+    model, run, dev = fitted("ynat", encoder(family), sample, tmp_path)
+    model.predict_dev()
+    model.save(run)
+    exact = load_model(run, "cpu").predict(dev)
+    rough = load_model(run, "cpu", "int8")
+    assert rough.gear.precision == "int8"
+    assert not [m for m in rough.network.model.base_model.modules() if isinstance(m, torch.nn.Linear)]
+    pairs = zip(exact, rough.predict(dev), strict=True)
+    errors = [abs(a.probabilities[k] - b.probabilities[k]) for a, b in pairs for k in a.probabilities]
+    assert 0 < max(errors) < 0.02, "rounded, but to about the same"
+
+
+def test_bytes_are_for_cpus_and_for_models_with_weights(small, tmp_path):
+    run = run_experiment(configured("ynat", "majority", "default", {}, None), small, tmp_path)
+    with pytest.raises(DanseoError, match="is a majority model, which has no precision"):
+        load_model(run, "cpu", "int8")
+    with pytest.raises(DanseoError, match="int8 is for CPUs, and this is cuda"):
+        to_bytes(None, torch.device("cuda"))
 
 
 # KLUE's own checkpoints

@@ -26,14 +26,21 @@ def open_run(path: Path) -> Run:
 
 
 def evaluate_run(
-    path: Path, split: str, file: Path | None, data_dir: str | None, *, details: bool = False, device: str | None = None
+    path: Path,
+    split: str,
+    file: Path | None,
+    data_dir: str | None,
+    *,
+    details: bool = False,
+    device: str | None = None,
+    precision: str | None = None,
 ) -> ScoreSheet:
     """The score sheet of a run on a split or file."""
     run = open_run(path)
     task = get_task(run.config.task)
     gold = file or require_file(task, split, data_root(data_dir))
     examples = task.read(gold)
-    source, predictions = _answers(run, task, gold, examples, device)
+    source, predictions = _answers(run, task, gold, examples, device, precision)
     skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
     return ScoreSheet(
         task,
@@ -48,13 +55,13 @@ def evaluate_run(
 
 
 def _answers(
-    run: Run, task: Task, gold: Path, examples: Sequence[Any], device: str | None
+    run: Run, task: Task, gold: Path, examples: Sequence[Any], device: str | None, precision: str | None
 ) -> tuple[Path, list[Prediction]]:
-    """The saved predictions where they answer this file, else those of the run's model."""
+    """The saved predictions where they answer the file in the precision asked for, else those of the model."""
     saved = run.predictions_path("dev")
-    if saved.is_file() and content_sha256(gold) == _dev_hash(run):
+    if not precision and saved.is_file() and content_sha256(gold) == _dev_hash(run):
         return saved, read_predictions(saved, task, examples, skip=task.needs_probabilities)
-    return run.path / "model", load_model(run, device).predict(examples)
+    return run.path / "model", load_model(run, device, precision).predict(examples)
 
 
 def _dev_hash(run: Run) -> str | None:

@@ -18,11 +18,19 @@ from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 
-def predict_lines(path: Path, file: str, output: Path | None, *, batch: int = 512, device: str | None = None) -> None:
+def predict_lines(
+    path: Path,
+    file: str,
+    output: Path | None,
+    *,
+    batch: int = 512,
+    device: str | None = None,
+    precision: str | None = None,
+) -> None:
     """Read, answer and write; bad lines are named on stderr, the others go on, and the end tells (exit 3)."""
     run = open_run(path)
     task = get_task(run.config.task)
-    model = load_model(run, device)
+    model = load_model(run, device, precision)
     bad = done = 0
     with opened(file) as source, target(output) as sink:
         lines = examples_from(source, task)

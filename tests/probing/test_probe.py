@@ -44,6 +44,17 @@ def test_the_head_at_the_mask_is_the_whole_head(family):
             torch.testing.assert_close(row, full, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_body_in_bytes_says_about_the_same(family, tmp_path):
+    save_pair(tmp_path, tiny_pair(family))
+    exact, rough = (MaskedModel.load(str(tmp_path), "cpu", precision) for precision in ("fp32", "int8"))
+    windows = list(Windows(exact.tokenizer, 128).of(ITEMS[:5]))
+    inputs = [w.ids for w in windows], [w.place for w in windows]
+    ((_, one),), ((_, other),) = (list(masked.gap_logits(*inputs)) for masked in (exact, rough))
+    assert not torch.equal(one, other)
+    assert float((one - other).abs().max()) < 0.1 * float(one.std())
+
+
 def test_windows_are_centred_and_as_long_as_the_model_reads(pair):
     tokenizer = pair[1]
     text = " ".join(["정부는 시장을 열었다."] * 60)

@@ -65,6 +65,20 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(prepared, task):
     assert_same_gradients(gradients_of(parts, tokens=2 * widest), whole)
 
 
+@pytest.mark.parametrize("task", ["ynat", "sts", "ner", "dp"])
+def test_a_batch_of_short_examples_counts_for_as_much_as_it_holds(prepared, task):
+    """The steps of the short half and of the long half make twice the step of all, or short pieces count for more."""
+
+    def gradients(choose):
+        model = prepared(task, head_dropout=0.0)
+        model.train_features = choose(sorted(model.train_features, key=len))
+        return gradients_of(model, tokens=100_000)
+
+    short, long = gradients(lambda records: records[:12]), gradients(lambda records: records[12:24])
+    whole = gradients(lambda records: records[:24])
+    assert_same_gradients({name: (short[name] + long[name]) / 2 for name in short}, whole)
+
+
 def test_out_of_memory_halves_the_parts_and_the_step_stays_the_same(prepared, monkeypatch):
     whole = gradients_of(prepared("ynat"), tokens=100_000)
     model, notes = prepared("ynat"), []

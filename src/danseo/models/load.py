@@ -2,14 +2,15 @@
 
 from typing import Any
 
+from danseo.config import with_settings
 from danseo.errors import DanseoError
 from danseo.models.floor import FLOORS, make_floor
 from danseo.runs.directory import Run
 from danseo.tasks import get_task
 
 
-def load_model(run: Run, device: str | None = None) -> Any:
-    """The saved model of a run, ready to predict."""
+def load_model(run: Run, device: str | None = None, precision: str | None = None) -> Any:
+    """The saved model of a run, ready to predict; the precision is that of its training where none is named."""
     folder = run.path / "model"
     if run.config.recipe == "ensemble":
         raise DanseoError(
@@ -23,10 +24,16 @@ def load_model(run: Run, device: str | None = None) -> Any:
     config = run.config
     task = get_task(config.task)
     if config.model in FLOORS:
-        model = make_floor(config.model, task)
-        model.load(folder)
-        return model
+        if precision:
+            raise DanseoError(f"{run.path} is a {config.model} model, which has no precision; leave --precision out")
+        floor = make_floor(config.model, task)
+        floor.load(folder)
+        return floor
     from danseo.models.encoder.model import Encoder
     from danseo.training.workers import Workers
 
-    return Encoder(config, task, Workers(device), source=folder)
+    config = with_settings(config, {"precision": "fp32" if precision == "int8" else precision}) if precision else config
+    model = Encoder(config, task, Workers(device), source=folder)
+    if precision == "int8":
+        model.to_bytes()
+    return model

@@ -87,6 +87,8 @@ class MaskedNetwork(Network):
 class MaskedKind:
     """The part of a Kind that the loop uses: masks for the step at hand, and the loss."""
 
+    usual_weight = None  # sequences are packed, so all weigh about the same
+
     def __init__(
         self, masker: Masker, pad: int, on_batch: Callable[[Sequence[Features]], None] = lambda batch: None
     ) -> None:

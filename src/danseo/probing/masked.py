@@ -40,6 +40,11 @@ class MaskedModel:
         """The model of a checkpoint folder or Hub id, from safetensors, with its own head."""
         model, tokenizer = _loaded(source)
         where = str(_usable_device(device))
+        if precision == "int8":
+            from danseo.models.encoder.int8 import to_bytes
+
+            to_bytes(model, _usable_device(device))
+            return cls(model, tokenizer, where, precision, name=source)
         return cls(model, tokenizer, where, usable_precision(model, where, precision), name=source)
 
     def gap_logits(
@@ -87,6 +92,11 @@ def check_pair(model: Any, tokenizer: Any, name: str) -> None:
         raise DanseoError(
             f"{name}: its tokenizer has {len(tokenizer)} pieces and the model only {rows}; "
             "they are not of one checkpoint"
+        )
+    if len(tokenizer) < rows // 2:
+        raise DanseoError(
+            f"{name}: its tokenizer has {len(tokenizer)} pieces for a vocabulary of {rows}; "
+            "are vocab.txt or tokenizer.json there?"
         )
 
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-_POOL = 64  # batches that are sorted together: large enough for little padding, small enough to stay random
+_POOL = 16  # batches that are sorted together: large enough for little padding, small enough to stay random
 
 
 def epoch_batches(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -> list[list[int]]:

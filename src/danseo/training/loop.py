@@ -158,14 +158,23 @@ def _try_step(
     if sums[3] > 0:  # on whichever process: all of them try again
         raise torch.OutOfMemoryError
     workers.total_gradients(list(learning(engine.network)))
-    factor = 1 / sums[1].clamp(min=1e-6)
     gradients = [parameter.grad for parameter in learning(engine.network) if parameter.grad is not None]
-    torch._foreach_mul_(gradients, factor)
+    torch._foreach_mul_(gradients, 1 / _gradient_weight(engine, batch, sums[1]))
     if config.clip:
         torch.nn.utils.clip_grad_norm_(learning(engine.network), config.clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return float(sums[0] / sums[1].clamp(min=1e-6)), int(sums[2])
+
+
+def _gradient_weight(engine: Engine, batch: list[Features], weight: Tensor) -> Tensor:
+    """What the summed gradients are divided by.
+
+    Batches hold examples of similar length. Divided by its own weight, a batch of short ones would count as much as
+    one of long ones, and their pieces for several times as much.
+    """
+    usual = engine.kind.usual_weight
+    return weight.clamp(min=1e-6) if usual is None else torch.full_like(weight, max(usual * len(batch), 1e-6))
 
 
 def _add_gradients(engine: Engine, own: list[Features]) -> Tensor:

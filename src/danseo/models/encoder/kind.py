@@ -45,6 +45,8 @@ class Kind(ABC):
     def __init__(self, task: Task, pieces: Pieces, config: HeadConfig, train: TrainConfig | None = None) -> None:
         self.task, self.pieces, self.config, self.train = task, pieces, config, train or TrainConfig()
         self.class_weights: Tensor | None = None
+        self.usual_weight: float | None = None
+        """What an ordinary training example weighs in the loss, where long ones weigh more than short ones."""
 
     @property
     def longest(self) -> int:

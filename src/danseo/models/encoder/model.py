@@ -15,6 +15,7 @@ from danseo.keeping import packed_arrays
 from danseo.models.encoder.answer import Answer
 from danseo.models.encoder.classify import Classify
 from danseo.models.encoder.cost import Cost, tokenizer_cost
+from danseo.models.encoder.int8 import to_bytes
 from danseo.models.encoder.kind import Features, Kind, Outputs
 from danseo.models.encoder.network import Network, load_network, load_pieces, save_network
 from danseo.models.encoder.parse import Parse
@@ -168,6 +169,12 @@ class Encoder:
         return self.task.headline if named == "headline" else named
 
     # Predicting
+
+    def to_bytes(self) -> None:
+        """From now on the body computes in bytes; it cannot learn any more."""
+        gear = self._engine().gear
+        to_bytes(self.network.model, self.workers.device)
+        self.gear = Gear("int8", gear.attention)
 
     def predict_dev(self, on_part: Callable[[int], None] = lambda count: None) -> list[Prediction]:
         """Answers to all of dev; what decoding needs is settled on the half that picks the checkpoint."""

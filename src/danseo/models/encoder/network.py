@@ -45,12 +45,13 @@ class Network(nn.Module):
 
 
 def quiet_transformers() -> Any:
-    """The library without its reports of loading and its progress bars."""
+    """The library without its reports of loading, its progress bars and the Hub's tale of every retry."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    logging.getLogger("transformers").setLevel(logging.ERROR)
+    for library in ("transformers", "huggingface_hub"):
+        logging.getLogger(library).setLevel(logging.ERROR)
     return transformers
 
 

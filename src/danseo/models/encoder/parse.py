@@ -96,8 +96,9 @@ class Parse(Kind):
         return batch | {"words": torch.tensor([len(f.fields["first"]) for f in features])}
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
+        relations = [r for f in features for r in f.fields["relations"] if r != IGNORED]
+        self.usual_weight = len(relations) / len(features)
         if self.train.class_weights == "balanced":
-            relations = [r for f in features for r in f.fields["relations"] if r != IGNORED]
             self.class_weights = balanced_weights(relations, len(self.task.labels))
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -69,11 +69,13 @@ class Tag(Kind):
     def prepare_loss(self, features: Sequence[Features]) -> None:
         classes = len(self.task.labels)
         weights = torch.ones(classes)
+        labels = np.concatenate([f.fields["labels"] for f in features])
+        labels = labels[labels != IGNORED]
         if self.train.class_weights == "balanced":
-            labels = np.concatenate([f.fields["labels"] for f in features])
-            weights = balanced_weights(labels[labels != IGNORED], classes)
+            weights = balanced_weights(labels, classes)
         weights[self.task.labels.index("O")] *= self.train.outside_weight
         self.class_weights = None if bool((weights == 1).all()) else weights
+        self.usual_weight = float(weights[labels].sum()) / len(features)
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         labels = batch["labels"]
