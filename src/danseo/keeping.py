@@ -32,8 +32,9 @@ def read_arrays(path: Path) -> Arrays | None:
     try:
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        raise PredictionError(f"{path}: not a readable npz file ({error}); run `danseo train --force` again") from None
+    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile):
+        # numpy's own words would advise to unpickle it
+        raise PredictionError(f"{path}: not a readable npz file; run `danseo train --force` again") from None
 
 
 def tag_arrays(rows: Sequence[Array], labels: Sequence[str]) -> Arrays:

@@ -15,7 +15,7 @@ _UNBROKEN = 40
 _GAP = 2
 _HEADER = 8
 _BREAKABLE = 20
-_AS_TYPED = ("rate", "learning rate", "epochs")  # settings, which are shown as people write them
+_AS_TYPED = ("rate", "learning rate", "epochs", "batch", "seed")  # settings, which are shown as people write them
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -258,7 +258,7 @@ def _shown(value: object, decimals: int, name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return str(value) if name in _AS_TYPED else f"{value:,}"
     if isinstance(value, float):
         if decimals < 0:
             return f"{value:g}"

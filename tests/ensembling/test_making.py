@@ -12,6 +12,7 @@ import pytest
 from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
 from danseo.ensembling.making import Options, make_ensemble
 from danseo.ensembling.members import open_members
+from danseo.ensembling.sheet import ensemble_tables
 from danseo.errors import DanseoError
 from danseo.evaluation import evaluate_run
 from danseo.halves import half_of
@@ -56,6 +57,30 @@ def test_the_same_members_and_options_give_the_same_directory(three, sample, tmp
         made(paths, sample, tmp_path, **o).path for o in ({"method": "vote"}, {"select": "greedy"}, {"weights": "fit"})
     }
     assert len({run.path, weighted.path, *others}) == 5
+
+
+def test_weights_stand_in_the_order_of_the_members(three, sample, tmp_path):
+    facts = made(three["nli"][1::-1], sample, tmp_path, weights="3,1").read_json("scores.json")["ensemble"]
+    assert facts["weights"] == [member["weight"] for member in facts["members"]] == [0.25, 0.75]
+
+
+def test_the_table_of_members_says_on_what_was_selected(three, make_run, sample, tmp_path):
+    titles = [ensemble_tables(made(three["nli"], sample, tmp_path))[0].title]
+    peeked = make_run(tmp_path, "nli", 9, select_on="dev")
+    titles.append(ensemble_tables(made([three["nli"][0], peeked], sample, tmp_path))[0].title)
+    assert titles == [
+        "nli/accuracy@official-1 on the report half of dev",
+        "nli/accuracy@official-1 on all of dev (SELECTED ON THE REPORTED SET)",
+    ]
+
+
+def test_who_counts_twice_is_named(three, sample, tmp_path):
+    paths, notes = three["nli"], []
+    first = made(paths[:2], sample, tmp_path)
+    make_ensemble([first.path, paths[2]], str(sample), tmp_path, Options(), on_note=notes.append)
+    assert notes == []
+    make_ensemble([first.path, *paths[1:]], str(sample), tmp_path, Options(), on_note=notes.append)
+    assert notes == [f"note: {paths[1].name} counts twice, for itself and in {first.path.name}"]
 
 
 def test_ensembles_can_be_members(three, sample, tmp_path):

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,31 @@ def test_runs_are_found_by_name(root):
     records = find_runs(root)
     assert [record.run.path.name for record in records] == ["base-1", "base-2", "base-3", "er"]
     assert [record.status for record in records] == ["done", "done", "done", "unfinished"]
+
+
+def test_seeds_come_in_the_order_of_numbers(tmp_path):
+    for seed in (10, 2, 1):
+        finished(tmp_path, f"ner--base--s{seed}--0a1b", 80.0, seed=seed)
+    assert [record.seed for record in find_runs(tmp_path)] == [1, 2, 10]
+
+
+def test_programs_are_told_the_directory(root):
+    (first, *_) = rows_of(run_table(find_runs(root), with_paths=True))
+    assert first["run"] == str(root / "base-1")
+    assert "run" not in run_table(find_runs(root)).columns, "on a terminal there is no room for it"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "shown"), [((7,), 7), ((1, 2, 3), "1–3"), ((1, 2, 10), "1+2+10"), ((1, 3, 5, 7, 9), "5 seeds")]
+)
+def test_no_seed_is_claimed_that_was_not_there(root, seeds, shown):
+    members = {"ensemble": {"members": [{"run": f"m{seed}", "seed": seed} for seed in seeds]}}
+    assert replace(find_runs(root)[0], scores=members).seed == shown
+
+
+def test_a_seed_is_a_name_and_not_a_quantity(tmp_path):
+    finished(tmp_path, "year", 80.0, seed=2024)
+    assert "2024" in formatted(run_table(find_runs(tmp_path)), "markdown")
 
 
 def test_no_folder_is_one_line(tmp_path):

@@ -39,6 +39,7 @@ def test_larger_and_longer_is_expected_to_take_longer(planner, tmp_path):
         (tmp_path / name).mkdir()
         facts = {"hidden_size": hidden, "num_hidden_layers": 12 if name == "base" else 24}
         (tmp_path / name / "config.json").write_text(json.dumps(facts))
+        (tmp_path / name / "model.safetensors").touch()
     assert parameters_of(str(tmp_path / "large")) > 3 * parameters_of(str(tmp_path / "base"))
     base = with_settings(RunConfig(task="ner", model=str(tmp_path / "base")), {"epochs": 2})
     clock = Clock([], planner, "cpu")
@@ -83,6 +84,25 @@ def test_what_is_left_follows_the_log_and_the_pace(points):
     with (running.run.path / "log.jsonl").open("a") as file:
         file.write('{"step": 9, "ep')
     assert board.share(entry) == 0.25, "a line that is being written does not count"
+
+
+def test_what_is_left_of_a_run_that_goes_on_or_starts_anew(points):
+    (point,) = points(1, epochs=4)
+    schedule = Schedule()
+    schedule.add(point.name, 100)
+    board = Board(schedule, {point.name: point}, quiet=True)
+    point.run.start(point.config)
+    point.run.log({"step": 10, "epoch": 2.0, "score": 1.0})  # by a worker that was killed
+    entry = schedule.take(board.started - 10, lambda name: "free")
+    board.event(entry, "started")
+    assert board.left_of(entry) == pytest.approx(40, abs=2), "half of it is done already"
+    point.run.log({"step": 15, "epoch": 3.0, "score": 1.0})
+    assert board.left_of(entry) == pytest.approx(10, abs=2), "a quarter in ten seconds, and a quarter left"
+    (point.run.path / "log.jsonl").unlink()
+    point.run.log({"step": 5, "epoch": 1.0, "score": 1.0})
+    board.left_of(entry)
+    point.run.log({"step": 10, "epoch": 2.0, "score": 1.0})
+    assert 0 < board.left_of(entry) < 60
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(3, "3 s"), (125, "2 min 05 s"), (7260, "2 h 01 min")])

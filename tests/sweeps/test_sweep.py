@@ -109,6 +109,15 @@ BAD = {
     "[[runs]]\nseed = 3\n": "no model given",
     '[resources]\ngpu = 1\n[grid]\nmodel = ["majority"]\n': "[resources]: unknown key 'gpu'; it has cpus",
     '[resources]\nmemory = 1e9\n[grid]\nmodel = ["majority"]\n': "memory = 1000000000.0 GiB per run, but this machine",
+    '[grid]\nmodel = ["majority"]\nseed = [1]\nseeds = [2]\n': "seed and seeds are the same setting; write it once",
+    'epochs = 1\n[train]\nepochs = 2\n[grid]\nmodel = ["majority"]\n': "epochs and train.epochs are the same setting",
+    "[base]\nseed = 1\n[train]\nepochs = 1\n[base.train]\nepochs = 2\n": "train.epochs stands in [base] and at the top",
+    'base = 3\n[grid]\nmodel = ["majority"]\n': "base = 3: should be a table",
+    '[[runs]]\nmodel = "majority"\nseed = 1\n[grid]\nseed = [2]\n': "seed is chosen in [grid] and in [[runs]]",
+    '[gird]\nmodel = ["majority"]\n': "unknown table [gird]; did you mean [grid]?",
+    '[[run]]\nmodel = "majority"\n': "unknown table [run]; did you mean [runs]?",
+    '[grid]\nmodel = ["linaer"]\n': "no model named 'linaer'; did you mean 'linear'?",
+    '[grid]\nmodel = ["bare"]\n': "model bare has no safetensors weights",
     "[search]\ntrials = 3\n": "[search.space] is empty",
     "[search]\ntrials = 3\n[search.space]\nmodel = {low = 1, high = 2}\n": "model is no number",
     "[search]\n[search.space]\nseed = [1]\n": "[search] needs trials",
@@ -125,6 +134,8 @@ def test_a_bad_file_is_one_line(text, little, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "grid.toml"
     path.write_text(("" if "task =" in text else 'task = "ynat"\n') + text)
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(SystemExit) as ended:
         main(["sweep", str(path), "--data", str(little)])
     complaint = capsys.readouterr().err.strip()
@@ -138,7 +149,7 @@ def test_a_bad_file_is_one_line(text, little, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--devices", "cuda:7"], "device cuda:7 does not exist here; there is"),
+        (["--devices", "cuda:7"], "danseo: device cuda:7 does not exist here; there is"),
         (["--devices", "cpu", "--slots", "2"], "--devices and --slots exclude each other"),
         (["--ray-address", "127.0.0.1:1"], "--ray-address goes with --executor ray"),
         (["--executor", "ray", "--devices", "cpu"], "--devices is for this machine"),
@@ -163,6 +174,16 @@ def test_bad_options_are_one_line(arguments, complaint, little, tmp_path, capsys
     assert complaint in said
     assert time.monotonic() - began < 20
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_named_in_two_ways_is_one_run(danseo, little, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text('{"hidden_size": 32, "num_hidden_layers": 2}')
+    (tmp_path / "tiny" / "model.safetensors").touch()
+    path = tmp_path / "grid.toml"
+    path.write_text('task = "ynat"\n[grid]\nmodel = ["tiny", "./tiny/"]\n')
+    assert len(danseo("sweep", path, "--data", little, "--dry-run", "--json").json["runs"]) == 1
 
 
 def test_a_directory_with_another_run_is_refused(danseo, little, tmp_path):

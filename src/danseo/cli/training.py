@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from danseo.tasks.task import Task
 
 _run_argument = click.argument("run", type=click.Path(path_type=Path))
+_reading_precision = click.option(
+    "--precision",
+    type=click.Choice(["auto", "bf16", "fp32", "int8"]),
+    help="How to compute; int8 is the fastest on CPUs and rounds. [default: as trained]",
+)
 _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
 
 
@@ -78,14 +83,22 @@ def train_config(
 @data_option
 @click.option("--details", is_flag=True, help="Also per label, entity type, question type or slot, and confusions.")
 @_device
+@_reading_precision
 @as_json_option
 def eval_command(
-    run: Path, split: str, file: Path | None, data_dir: str | None, details: bool, device: str | None, as_json: bool
+    run: Path,
+    split: str,
+    file: Path | None,
+    data_dir: str | None,
+    details: bool,
+    device: str | None,
+    precision: str | None,
+    as_json: bool,
 ) -> None:
     """Score a run again, or on another file or split; saved predictions are used where they answer it."""
     from danseo.evaluation import evaluate_run
 
-    sheet = evaluate_run(run, split, file, data_dir, details=details, device=device)
+    sheet = evaluate_run(run, split, file, data_dir, details=details, device=device, precision=precision)
     show(sheet.tables(), as_json, sheet.as_dict())
 
 
@@ -95,11 +108,14 @@ def eval_command(
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here instead of to standard output.")
 @click.option("--batch", default=512, show_default=True, type=click.IntRange(min=1), help="Lines held at a time.")
 @_device
-def predict_command(run: Path, file: str, output: Path | None, batch: int, device: str | None) -> None:
+@_reading_precision
+def predict_command(
+    run: Path, file: str, output: Path | None, batch: int, device: str | None, precision: str | None
+) -> None:
     """Answer new text: plain lines or JSON lines from FILE or standard input, as JSON lines."""
     from danseo.prediction import predict_lines
 
-    predict_lines(run, file, output, batch=batch, device=device)
+    predict_lines(run, file, output, batch=batch, device=device, precision=precision)
 
 
 @click.command("runs")
@@ -136,11 +152,13 @@ def runs_command(
     """List the runs of a folder, or their mean and spread over seeds, or a table for a paper."""
     from danseo.runs.tables import chosen_tables, formatted_tables, with_task
 
-    tables = chosen_tables(with_task(folder, task), layout, group=group, metric=metric, task=task, sort=sort)
-    if style == "table" and not as_json:
+    style = "json" if as_json else style
+    records, with_paths = with_task(folder, task), style in ("json", "csv")
+    tables = chosen_tables(records, layout, group=group, metric=metric, task=task, sort=sort, with_paths=with_paths)
+    if style == "table":
         show(tables, False, {})
     else:
-        click.echo(formatted_tables(tables, "json" if as_json else style))
+        click.echo(formatted_tables(tables, style))
 
 
 @click.command("settings")

@@ -55,19 +55,23 @@ def make_ensemble(
     start = parse_weights(options.weights, len(given))
     members, order = given.ordered()
     start, options = start[order], replace(options, method=options.method or default_method(members))
-    run = Run(runs / ensemble_name("ensemble", members.listed, _options(options, start), members.task))
+    facts = _options(options, start)
+    run = Run(runs / ensemble_name("ensemble", members.listed, facts, members.task))
+    for name, whole in counted_twice(members.listed):
+        on_note(f"note: {name} counts twice, for itself and in {whole}")
+    if run.is_finished and not force:
+        return run
+    blend = make_blend(members, str(options.method))  # complains before anything is removed or written
     if force:
         run.remove()
-    if run.is_finished:
-        return run
-    blend = make_blend(members, str(options.method))  # complains before anything is written
     run.start(ensemble_config(members, options))
-    run.write_json("members.json", {**_options(options, start), "members": located(members.listed, run)})
+    run.write_json("members.json", {**facts, "members": located(members.listed, run)})
     try:
         weights = _weights(members, options, start, on_note)
         predictions, kept = blend(weights)
         _write(run, members, predictions, kept, time.perf_counter() - started)
-        scores = _scores(members, options, weights, predictions)
+        fitted_on = "select" if options.is_fitted else None
+        scores = _scores(members, {**facts, "fitted_on": fitted_on}, weights, predictions)
         if isinstance(blend, Tags):
             scores["ensemble"]["plain_argmax"] = _reported(members, scores["reported_on"], blend.plain(weights))
         run.write_json("scores.json", scores)
@@ -80,6 +84,12 @@ def make_ensemble(
 def _options(options: Options, start: Array) -> dict[str, Any]:
     weights = options.weights if options.weights in (None, "fit") else shares(start).round(9).tolist()
     return {"method": options.method, "weights": weights or "equal", "select": options.select or "all"}
+
+
+def counted_twice(members: Sequence[Member]) -> list[tuple[str, str]]:
+    """Members that are also part of another one, as when a pattern of names catches an earlier ensemble."""
+    parts = {m.name: {part["run"] for part in m.record.parts} for m in members if m.record}
+    return [(member.name, whole) for member in members for whole, within in parts.items() if member.name in within]
 
 
 def ensemble_name(kind: str, members: Sequence[Member], options: dict[str, Any], task: Task) -> str:
@@ -148,7 +158,9 @@ def _arrays(task: Task, kept: list[Any]) -> Arrays:
     return tree_arrays(kept, task.labels) if task.kind == "parse" else span_arrays(kept)
 
 
-def _scores(members: Members, options: Options, weights: Array, predictions: Sequence[Prediction]) -> dict[str, Any]:
+def _scores(
+    members: Members, facts: dict[str, Any], weights: Array, predictions: Sequence[Prediction]
+) -> dict[str, Any]:
     """The scores of the run, and what the ensemble gains over each member on the reported examples."""
     task, examples = members.task, members.examples
     scores = score_halves(task, examples, predictions, members.select_on)
@@ -157,8 +169,6 @@ def _scores(members: Members, options: Options, weights: Array, predictions: Seq
         {**member_facts(member), "weight": float(weight), "select_score": finite(member.select_score), **gain}
         for member, weight, gain in zip(members.listed, weights, compared, strict=True)
     ]
-    facts = {"method": options.method, "weights": options.weights or "equal", "select": options.select or "all"}
-    facts |= {"fitted_on": "select" if options.is_fitted else None}
     return scores | {"select_score": _reported(members, "select", predictions), "ensemble": {**facts, "members": rows}}
 
 

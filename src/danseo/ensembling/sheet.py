@@ -22,15 +22,19 @@ def _members(scores: dict[str, Any]) -> Table:
         for member in facts["members"]
     ]
     rows.append((facts.get("kind", "ensemble").upper(), None, own, None, None, None))
-    how = [f"weights: {facts['weights']}", f"members: {facts['select']}"]
+    how = [
+        f"weights: {facts['weights'] if isinstance(facts['weights'], str) else 'given'}",
+        f"members: {facts['select']}",
+    ]
     how = [f"method: {facts['method']}", *how] if facts.get("method") else how
     how.append("fitted on the select half of dev" if facts["fitted_on"] else "nothing fitted")
     if facts.get("plain_argmax") is not None:
         how.append(
             f"tags decoded legally; the likeliest tag of each character alone would score {facts['plain_argmax']:.2f}"
         )
-    where = "report half of dev" if scores["reported_on"] == "report" else "all of dev"
-    title = f"{scores['headline']} on the {where}"
+    where = "the report half of dev" if scores["reported_on"] == "report" else "all of dev"
+    mark = " (SELECTED ON THE REPORTED SET)" if scores["selected_on"] == "dev" else ""
+    title = f"{scores['headline']} on {where}{mark}"
     columns = ("run", "weight", "score", "gain", "95 % interval", "p")
     return Table(title, columns, rows, "; ".join(how))
 

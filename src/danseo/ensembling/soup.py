@@ -45,6 +45,8 @@ def make_soup(
         "models": [folder_identity(model_folder(m)) for m in members.listed],
     }
     run = Run(runs / ensemble_name("soup", members.listed, options, members.task))
+    if force or not run.is_finished:
+        _check_device(device)  # before anything is removed
     if force:
         run.remove()
     if not run.is_finished:
@@ -59,6 +61,12 @@ def make_soup(
 def _require_torch() -> None:
     if find_spec("torch") is None or find_spec("safetensors") is None:
         raise MissingExtra("torch is not installed, which a soup needs; run: pip install 'danseo[train]'")
+
+
+def _check_device(device: str | None) -> None:
+    from danseo.training.workers import Workers
+
+    Workers(device)
 
 
 def average_weights(folders: Sequence[Path], weights: Array, target: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from danseo.reading import read_text
 from danseo.runs.directory import Run
 from danseo.tables import Best, Second, Table, to_latex, to_markdown
 
+_LISTED_SEEDS = 4
 FORMATS = ("table", "markdown", "csv", "json", "latex")
 
 
@@ -45,17 +47,25 @@ class Record:
         return self.settings.get("recipe") in ("ensemble", "soup")
 
     @property
+    def parts(self) -> list[dict[str, Any]]:
+        """The members of an ensemble or soup."""
+        return list(self.scores.get("ensemble", {}).get("members", []))
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         """The seed of a run; those of its members for an ensemble or soup."""
-        members = self.scores.get("ensemble", {}).get("members", [])
-        found = sorted({member["seed"] for member in members if member.get("seed") is not None})
+        found = sorted({member["seed"] for member in self.parts if member.get("seed") is not None})
         return tuple(found) or ((int(self.settings["seed"]),) if "seed" in self.settings else ())
 
     @property
     def seed(self) -> int | str | None:
-        """The seed, or of several the first and the last."""
+        """The seed, or of several the first and the last where none is left out between them."""
         seeds = self.seeds
-        return None if not seeds else seeds[0] if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
+        if len(seeds) < 2:
+            return seeds[0] if seeds else None
+        if seeds[-1] - seeds[0] == len(seeds) - 1:
+            return f"{seeds[0]}–{seeds[-1]}"
+        return "+".join(map(str, seeds)) if len(seeds) <= _LISTED_SEEDS else f"{len(seeds)} seeds"
 
     def setting(self, name: str) -> Any:
         """A setting of the training; None where nothing was trained."""
@@ -73,7 +83,13 @@ def find_runs(folder: Path) -> list[Record]:
     """Every run below a folder, by name."""
     if not folder.is_dir():
         raise DanseoError(f"{folder} is not a folder of runs; `danseo train` makes them in runs/")
-    return [read_record(Run(path.parent)) for path in sorted(folder.rglob("config.toml"))]
+    paths = [path.parent for path in folder.rglob("config.toml")]
+    return [read_record(Run(path)) for path in sorted(paths, key=lambda path: in_order(str(path)))]
+
+
+def in_order(name: str) -> list[str | int]:
+    """A key that puts s10 behind s2: numbers count as numbers."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", name))]
 
 
 def read_record(run: Run) -> Record:
@@ -101,8 +117,8 @@ def _is_scores(document: Any) -> bool:
     return isinstance(document, dict) and facts <= document.keys() and isinstance(document.get("scores"), dict)
 
 
-def run_table(records: Sequence[Record], metric: str | None = None) -> Table:
-    """One row per run."""
+def run_table(records: Sequence[Record], metric: str | None = None, *, with_paths: bool = False) -> Table:
+    """One row per run; with its directory where the table is for programs."""
     rows: list[tuple[object, ...]] = []
     for record in records:
         found = record.score(metric)
@@ -135,7 +151,10 @@ def run_table(records: Sequence[Record], metric: str | None = None) -> Table:
         "seconds",
         "status",
     )
-    return Table("runs", columns, rows)
+    if not with_paths:
+        return Table("runs", columns, rows)
+    named = [(str(record.run.path), *row) for record, row in zip(records, rows, strict=True)]
+    return Table("runs", ("run", *columns), named)
 
 
 def protocol(record: Record) -> str | None:

@@ -96,7 +96,8 @@ def _summary(task: str, records: Sequence[Record], labels: dict[int, str], metri
 
 
 def spread(values: Sequence[float]) -> tuple[Any, ...]:
-    """Mean, sample and population standard deviation, n, and the t-interval."""
+    """Mean, sample and population standard deviation, n, and the t-interval; one value has no spread."""
     low, high = t_interval(values)
     shown = f"{low:.2f} – {high:.2f}" if low is not None and not math.isnan(low) else None
-    return mean(values), stdev(values) if len(values) > 1 else None, pstdev(values), len(values), shown
+    spreads = (stdev(values), pstdev(values)) if len(values) > 1 else (None, None)
+    return mean(values), *spreads, len(values), shown

@@ -27,6 +27,7 @@ def chosen_tables(
     metric: str | None = None,
     task: str | None = None,
     sort: str = "name",
+    with_paths: bool = False,
 ) -> list[Table]:
     """The tables of a layout; without one, the list of runs or of their groups."""
     if layout and (group or metric or sort != "name"):
@@ -40,7 +41,9 @@ def chosen_tables(
         return [klue_table(records)]
     if sort == "score":
         records = sorted(records, key=lambda record: -((record.score(metric) or {}).get("value") or -1e9))
-    return [group_table(records, group.split(","), metric) if group else run_table(records, metric)]
+    if group:
+        return [group_table(records, group.split(","), metric)]
+    return [run_table(records, metric, with_paths=with_paths)]
 
 
 def formatted_tables(tables: Sequence[Table], style: str) -> str:

@@ -20,6 +20,8 @@ class Board:
         self.started, self.ended_seconds, self.expected_seconds = time.time(), 0.0, 0.0
         self.slots = 1
         self._live: Any = None
+        self._begun: dict[str, float] = {}
+        """How far runs were when they were started: those that go on from a checkpoint."""
         self._shown = 0.0
 
     def __enter__(self) -> Self:
@@ -46,6 +48,8 @@ class Board:
 
     def event(self, entry: Entry, what: str) -> None:
         """A run changed its state."""
+        if what == "started":
+            self._begun[entry.name] = self.share(entry)
         if what == "done" and entry.started:
             self.ended_seconds += time.time() - entry.started
             self.expected_seconds += entry.seconds
@@ -65,7 +69,10 @@ class Board:
     def left_of(self, entry: Entry) -> float:
         """Seconds until a running run is done: by its log, else by what was expected."""
         share, gone = self.share(entry), time.time() - entry.started
-        return gone * (1 - share) / share if share > 0 else max(0.0, entry.seconds - gone)
+        begun = self._begun[entry.name] = min(share, self._begun.get(entry.name, 0.0))  # less: it started anew
+        if share > begun:
+            return gone * (1 - share) / (share - begun)
+        return max(0.0, entry.seconds * (1 - begun) - gone)
 
     def share(self, entry: Entry) -> float:
         """How far a running run is, by its last evaluation; 0 where nothing is known."""

@@ -147,7 +147,7 @@ class Driver:
         left = self.schedule.of("queued")
         if left and not self.schedule.of("running") and not self._waits and self.locks.is_held(left[0].name):
             self._waits = True
-            self.board.note(f"waiting for {len(left)} runs that another process has")
+            self.board.note(f"waiting for {len(left)} run{'s' if len(left) > 1 else ''} that another process has")
 
     def _standing(self, name: str) -> Standing:
         if is_done(self.points[name].run.path, self.force_before):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -87,6 +88,10 @@ def parameters_of(model: str, trust_remote_code: bool = False) -> float:
     folder = Path(model)
     if folder.is_dir():
         facts = _read_facts(folder / "config.json")
+        if not any(folder.glob("*.safetensors")):
+            raise DanseoError(f"model {model} has no safetensors weights; convert them (danseo never loads pickles)")
+    elif near := get_close_matches(model, FLOORS, 1, cutoff=0.7):
+        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
     elif model.startswith(("/", ".", "~")):
         raise DanseoError(f"model {model}: no such folder")
     else:

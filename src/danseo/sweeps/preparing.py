@@ -52,10 +52,12 @@ def prepare(path: Path, options: Options) -> Prepared:
     planner = Planner(options.root, options.runs)
     with named_in(path):
         configs = sweep.configs() if not sweep.search else _corners(sweep)
-        points = [planner.point(config) for config in configs]
-        trained = any(point.config.model not in FLOORS for point in points)
-        devices = find_devices(options.devices, options.slots, needs_torch=trained)
-        if options.executor == "local":
+        # A folder named in two ways makes two configs, but one run.
+        points = list({point.name: point for point in map(planner.point, configs)}.values())
+    trained = any(point.config.model not in FLOORS for point in points)
+    devices = find_devices(options.devices, options.slots, needs_torch=trained)
+    if options.executor == "local":
+        with named_in(path):
             devices = fitting(devices, sweep.resources.memory, machine_memory)
     clock = Clock(records_of(planner.runs), planner, devices[0])
     return Prepared(sweep, planner, points, devices, clock)

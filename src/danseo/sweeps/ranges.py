@@ -1,7 +1,7 @@
 """What a search may choose from: [search.space] of a TOML file, and one choice of it by an Optuna trial."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -41,7 +41,8 @@ def read_space(table: Mapping[str, Any], cls: type = RunConfig) -> Space:
         raise DanseoError(
             "[search.space] is empty; give it settings, such as learning_rate = {low = 1e-5, high = 1e-4}"
         )
-    return {full_name(key, cls): _read_one(full_name(key, cls), value, cls) for key, value in leaves(table).items()}
+    named = by_full_name(leaves(table), lambda key: full_name(key, cls))
+    return {name: _read_one(name, value, cls) for name, value in named.items()}
 
 
 def read_space_file(path: Path, cls: type = RunConfig) -> Space:
@@ -70,6 +71,16 @@ def leaves(table: Mapping[str, Any]) -> dict[str, Any]:
         else:
             found[key] = value
     return found
+
+
+def by_full_name(entries: Mapping[str, Any], full: Callable[[str], str]) -> dict[str, Any]:
+    """Entries by the full names of their settings; one written twice is refused, as one of them would be lost."""
+    keys: dict[str, str] = {}
+    for key in entries:
+        first = keys.setdefault(full(key), key)
+        if first != key:
+            raise DanseoError(f"{first} and {key} are the same setting; write it once")
+    return {name: entries[key] for name, key in keys.items()}
 
 
 def _read_one(name: str, value: Any, cls: type) -> Choice | Range:

@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -12,7 +13,7 @@ from danseo.config import RunConfig, checked, full_name, setting_paths
 from danseo.errors import DanseoError, DataError
 from danseo.reading import quote, read_text
 from danseo.recipes import configured, encoder_facts
-from danseo.sweeps.ranges import Space, leaves, read_space
+from danseo.sweeps.ranges import Space, by_full_name, leaves, read_space
 from danseo.tasks import get_task
 
 _PARTS = ("grid", "runs", "search", "resources")
@@ -95,7 +96,8 @@ def read_sweep(path: Path) -> Sweep:
         except tomllib.TOMLDecodeError as error:
             raise DanseoError(f"not valid TOML ({error}); mend it") from None
         parts = {name: document.pop(name) for name in _PARTS if name in document}
-        base = _settings(document.pop("base", {}) | document)
+        _check_tables(document)
+        base = _settings(_joined(document.pop("base", {}), document))
         if not parts.keys() & {"grid", "runs", "search"}:
             raise DanseoError("nothing to choose; add a [grid], some [[runs]], or a [search]")
         if "search" in parts and parts.keys() & {"grid", "runs"}:
@@ -108,7 +110,35 @@ def read_sweep(path: Path) -> Sweep:
             _search(parts["search"], base) if "search" in parts else None,
             _filled(Resources, parts.get("resources", {}), "resources"),
         )
+        _check_apart(sweep)
     return sweep
+
+
+def _joined(base: Any, top: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of [base] and those at the top of the file."""
+    if not isinstance(base, dict):
+        raise DanseoError(f"base = {quote(base)}: should be a table, [base]")
+    inner, outer = leaves(base), leaves(top)
+    if both := sorted(inner.keys() & outer.keys()):
+        raise DanseoError(f"{both[0]} stands in [base] and at the top; write it once")
+    return inner | outer
+
+
+def _check_tables(document: Mapping[str, Any]) -> None:
+    """A mistyped table would otherwise be taken for a section of settings."""
+    sections = {path.split(".")[0] for path in setting_paths() if "." in path}
+    for name, value in document.items():
+        near = get_close_matches(name, ("base", *_PARTS), 1)
+        is_table = isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict))
+        if is_table and name not in sections and name != "base" and near:
+            raise DanseoError(f"unknown table [{name}]; did you mean [{near[0]}]?")
+
+
+def _check_apart(sweep: Sweep) -> None:
+    """What an entry of [[runs]] says must not be overruled in silence."""
+    for entry in sweep.runs:
+        if both := sorted(entry.keys() & sweep.grid.keys()):
+            raise DanseoError(f"{both[0]} is chosen in [grid] and in [[runs]]; leave it out of one of them")
 
 
 @contextmanager
@@ -123,15 +153,15 @@ def named_in(path: Path) -> Iterator[None]:
 
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {full_name(key): checked(full_name(key), value) for key, value in leaves(table).items()}
+    named = by_full_name(leaves(table), full_name)
+    return {name: checked(name, value) for name, value in named.items()}
 
 
 def _grid(table: Any) -> dict[str, list[Any]]:
     if not isinstance(table, dict) or not table:
         raise DanseoError("[grid] is empty; give it lists, such as seed = [1, 2, 3]")
     grid: dict[str, list[Any]] = {}
-    for key, values in leaves(table).items():
-        name = _chosen_name(key)
+    for name, values in by_full_name(leaves(table), _chosen_name).items():
         if not isinstance(values, list) or not values:
             raise DanseoError(f"[grid] {name} = {quote(values)}: should be a list with at least one value")
         grid[name] = [checked(name, value) for value in values]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from danseo.runs.directory import Run
-from danseo.runs.index import read_record
+from danseo.runs.index import in_order, read_record
 from danseo.sweeps.driver import Driver, Executor, Journal, Listed, Source
 from danseo.sweeps.local import LocalExecutor
 from danseo.sweeps.locks import Locks
@@ -33,7 +33,7 @@ def run_sweep(path: Path, options: Options) -> Outcome:
     )
     with interruptible():
         schedule = driver.run()
-    names = sorted({*driver.points, *source.earlier()})
+    names = sorted({*driver.points, *source.earlier()}, key=in_order)
     return Outcome(schedule, [read_record(Run(prepared.planner.runs / name)) for name in names], source.tables())
 
 
