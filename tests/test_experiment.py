@@ -367,6 +367,7 @@ def complaint_of(small: Path, tmp_path: Path, model: object, **options) -> str:
     with pytest.raises(DanseoError) as caught:
         run_experiment(quick_config("ynat", model, limit=16), small, tmp_path / "runs", quiet=True, **options)
     assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists(), "what never started leaves nothing behind"
     return str(caught.value)
 
 

@@ -82,7 +82,8 @@ A, B = line("a", "사회"), line("b", "IT과학")
 
 def test_missing_guid(refusal: Callable[..., str]) -> None:
     assert refusal("ynat", B) == (
-        ": 1 of 2 examples have no prediction, the first is guid 'a'; add them, or score what is there with --partial"
+        ": 1 of 2 examples have no prediction, the first is guid 'a'; add them "
+        "(`danseo score --partial` scores what is there)"
     )
 
 

@@ -132,7 +132,7 @@ def test_the_small_files_read(name: str, put: Callable[..., Path]) -> None:
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("content", [b"", b" \n\n", gzip.compress(b"")], ids=["nothing", "blank", "packed nothing"])
 def test_empty_file(name: str, content: bytes, put: Callable[..., Path]) -> None:
-    assert refusal(name, put(content)) == " is empty; fetch it again"
+    assert refusal(name, put(content)) == " is empty; write or fetch it again"
 
 
 @pytest.mark.parametrize("name", TASKS)

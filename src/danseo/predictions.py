@@ -32,7 +32,7 @@ def read_predictions(
     if missing and not (partial and found):
         raise PredictionError(
             f"{path}: {len(missing)} of {len(wanted)} examples have no prediction, the first is guid "
-            f"{quote(missing[0])}; add them, or score what is there with --partial"
+            f"{quote(missing[0])}; add them (`danseo score --partial` scores what is there)"
         )
     return [found[guid] for guid in wanted if guid in found]
 

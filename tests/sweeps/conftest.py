@@ -34,6 +34,7 @@ def pretend(order, run):
         print("about to break", flush=True)
         os.abort()
     if seed == 202:
+        run.path.mkdir()
         run.fail("the reason")
         return "failed", "the reason"
     run.write_json("scores.json", {})

@@ -85,7 +85,12 @@ class Run:
         return self.path / "predictions" / f"{split}.jsonl"
 
     def fail(self, message: str) -> None:
-        """Leave the reason of a failure behind; a disk that takes no word more is not a second failure."""
+        """Leave the reason of a failure behind; a disk that takes no word more is not a second failure.
+
+        What failed before it started, as with a mistyped model, leaves nothing behind.
+        """
+        if not self.path.is_dir():
+            return
         with suppress(DanseoError):
             self._write("error.txt", message + "\n")
 
