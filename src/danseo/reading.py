@@ -46,7 +46,7 @@ def read_bytes(path: Path) -> bytes:
         except (OSError, EOFError, zlib.error):
             raise DataError(f"{path} is a damaged gzip file; fetch it again") from None
     if not content.strip():
-        raise DataError(f"{path} is empty; fetch it again")
+        raise DataError(f"{path} is empty; write or fetch it again")
     return content
 
 
@@ -276,6 +276,15 @@ def check_unique(guids: Sequence[str], path: Path) -> None:
 def split_of(path: Path) -> str:
     """train or dev, by the file's name; the Hub says validation for dev."""
     return "train" if "train" in path.name else "dev"
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder that cannot be made or written, before long work whose results would go there."""
+    places = (folder.absolute(), *folder.absolute().parents)
+    there = next(place for place in places if os.path.exists(place))  # noqa: PTH110 (Path.exists may raise)
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        reason = "may not be written" if there.is_dir() else "is no folder"
+        raise DataError(f"{folder} cannot be written: {there} {reason}; choose another place")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -12,6 +12,12 @@ from danseo.pretraining.masking import Masked  # noqa: E402
 from tests.pretraining.conftest import masked_model  # noqa: E402
 from tests.tiny import FAMILIES  # noqa: E402
 
+GAPS = [3, 7, 29]  # of two rows of twenty
+
+
+def gaps() -> dict[str, torch.Tensor]:
+    return {"places": torch.tensor([[3, 7], [9, 0]]), "is_gap": torch.tensor([[True, True], [True, False]])}
+
 
 def attention_of(model) -> list[str]:
     return ["eager"] if model.config.model_type == "deberta-v2" else ["eager", "sdpa"]
@@ -37,19 +43,34 @@ def test_the_head_at_some_places_is_the_head_everywhere_gathered(family, tokeniz
 def test_the_network_computes_at_the_gaps_what_the_model_does(family, packed, tokenizers):
     model = masked_model(family, tokenizers[family])
     network = MaskedNetwork(model, 64)
-    ids = torch.randint(5, 200, (2, 20))
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "places": torch.tensor([3, 7, 29])}
+    ids, mask = torch.randint(5, 200, (2, 20)), torch.ones(2, 20).long()
+    ids[1, 15:], mask[1, 15:] = tokenizers[family].pad_token_id, 0
+    batch = {"input_ids": ids, "attention_mask": mask, **gaps()}
     if packed:
         batch["documents"] = (torch.arange(20) >= 9).long().expand(2, -1)
-    with torch.no_grad():
-        logits = network(batch)["logits"]
-        states = hidden_states(model, ids, batch["attention_mask"], batch.get("documents"))
-        whole = vocabulary_logits(model, states).flatten(0, 1)[batch["places"]]
-        if not packed:
-            plain = model(input_ids=ids, attention_mask=batch["attention_mask"]).logits
-            torch.testing.assert_close(plain.flatten(0, 1)[batch["places"]], logits, rtol=1e-4, atol=1e-5)
-    assert logits.shape == (3, model.config.vocab_size)
-    torch.testing.assert_close(logits, whole, rtol=1e-4, atol=1e-5)
+    for attention in attention_of(model):
+        model.set_attn_implementation(attention)
+        with torch.no_grad():
+            logits = network(batch)["logits"]
+            states = hidden_states(model, ids, mask, batch.get("documents"))
+            whole = vocabulary_logits(model, states).flatten(0, 1)[GAPS]
+            if not packed:
+                plain = model(input_ids=ids, attention_mask=mask).logits
+                torch.testing.assert_close(plain.flatten(0, 1)[GAPS], logits, rtol=1e-4, atol=1e-5)
+        assert logits.shape == (3, model.config.vocab_size)
+        torch.testing.assert_close(logits, whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "width"), [("bert", 2), ("roberta", 2), ("electra", 2), ("modernbert", 20)])
+def test_the_last_layer_works_only_at_the_gaps(family, width, tokenizers):
+    model, seen = masked_model(family, tokenizers[family]), []
+    last = (model.base_model.encoder.layer if hasattr(model.base_model, "encoder") else model.base_model.layers)[-1]
+    part = last.intermediate if hasattr(last, "intermediate") else last.mlp
+    part.register_forward_hook(lambda module, inputs, made: seen.append(inputs[0].shape[1]))
+    ids = torch.randint(5, 200, (2, 20))
+    MaskedNetwork(model)({"input_ids": ids, "attention_mask": torch.ones_like(ids), **gaps()})
+    hidden_states(model, ids, torch.ones_like(ids))
+    assert seen == [width, 20], "and everywhere again behind it"
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -57,15 +78,15 @@ def test_gradients_are_those_of_the_whole_head(checkpointing, tokenizers):
     model = masked_model("bert", tokenizers["bert"]).train()
     if checkpointing:
         model.gradient_checkpointing_enable()
-    ids, places = torch.randint(5, 200, (2, 20)), torch.tensor([3, 7, 29])
+    ids = torch.randint(5, 200, (2, 20))
     labels = torch.full((40,), -100)
-    labels[places] = ids.flatten()[places]
+    labels[GAPS] = ids.flatten()[GAPS]
     model(input_ids=ids, labels=labels.view(2, 20)).loss.backward()
     expected = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "places": places}
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), **gaps()}
     logits = MaskedNetwork(model)(batch)["logits"]
-    torch.nn.functional.cross_entropy(logits, labels[places]).backward()
+    torch.nn.functional.cross_entropy(logits, labels[GAPS]).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-6)
 

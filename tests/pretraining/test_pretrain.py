@@ -1,20 +1,15 @@
 """Pre-training from end to end: on from a kill, on two processes, from a checkpoint, and what it refuses."""
 
+import gzip
 import json
 import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
-
-from safetensors.torch import load_file  # noqa: E402
 
 from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
@@ -22,6 +17,7 @@ from danseo.pretraining.config import PretrainConfig  # noqa: E402
 from danseo.pretraining.pretrain import PretrainJob, pretrain  # noqa: E402
 from danseo.pretraining.start import load_masked  # noqa: E402
 from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402
+from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402
 
 STEPS = ("steps=24", "every_steps=4", "learning_rate=3e-3", "held_out_rows=20")
 
@@ -43,10 +39,6 @@ def trained(text: Path, out: Path, *settings: str, **options):
 def command(text: Path, out: Path, *settings: str) -> list[str]:
     chosen = [f"--set={each}" for each in (*TINY, *PLAIN, *STEPS, *settings)]
     return ["-m", "danseo", "pretrain", "--text", str(text), "--out", str(out), "--device", "cpu", "--json", *chosen]
-
-
-def weights(folder: Path) -> dict:
-    return load_file(folder / "model.safetensors")
 
 
 def losses(run: Path) -> list[dict]:
@@ -106,16 +98,7 @@ def begun(whole: Path, out: Path) -> Path:
 
 def test_killed_and_resumed_bit_for_bit(whole, text_file, tmp_path):
     out = begun(whole, tmp_path / "killed")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen(
-        [sys.executable, *command(text_file, out)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    until = time.monotonic() + 90
-    while not (out / "checkpoint-8").is_dir() and time.monotonic() < until and process.poll() is None:
-        time.sleep(0.005)
-    assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    killed_when((out / "checkpoint-8").is_dir, command(text_file, out))
     assert not (out / "result.json").exists()
     assert not (out / "checkpoint-24").exists()
     trained(text_file, out)
@@ -126,18 +109,27 @@ def test_killed_and_resumed_bit_for_bit(whole, text_file, tmp_path):
 
 
 def test_two_processes_train_as_one(whole, text_file, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    line = [sys.executable, *launcher, *command(text_file, begun(whole, tmp_path / "two"))]
-    ended = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=240)
-    assert ended.returncode == 0, ended.stderr[-2000:]
+    ended = two_processes(command(text_file, begun(whole, tmp_path / "two")))
     assert json.loads(ended.stdout)["steps"] == 24
     one, two = losses(whole), losses(tmp_path / "two")
     for name in ("loss", "held_out_loss"):
         assert [line[name] for line in two] == pytest.approx([line[name] for line in one], abs=2e-3)
+
+
+def test_memory_does_not_grow_with_a_gzipped_text(passages, tmp_path):
+    """Of a whole training, tokenizer included; after one that has loaded what stays."""
+    peaks = []
+    for number, copies in enumerate((1, 6, 24)):
+        text = tmp_path / f"{copies}.txt.gz"
+        with gzip.open(text, "wt", encoding="utf-8") as file:
+            for copy in range(copies):
+                file.writelines(f"{passage} {copy}\n\n" for passage in passages[:50])
+        if number:
+            tracemalloc.start()
+        trained(text, tmp_path / f"run{number}", "steps=1", "tokenizer_documents=20", "held_out=0.05")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert 0 < peaks[2] < 1.2 * peaks[1], peaks
 
 
 def test_minutes_become_steps_once(text_file, tmp_path):

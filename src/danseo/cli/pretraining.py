@@ -122,7 +122,7 @@ def _items(probes: Path | None) -> tuple[Any, ...]:
 @click.option("--steps", type=int, help="Optimiser steps instead.")
 @click.option("--objective", type=click.Choice(["target", "mlm", "both", "all"]), help="What is learned. [both]")
 @click.option("--ablate", is_flag=True, help="As --objective all: each objective for equally many steps.")
-@click.option("--seq-len", type=int, help="Longest sequence in pieces.")
+@click.option("--seq-len", type=click.IntRange(min=8), help="Longest sequence in pieces.")
 @_shared
 def coref_command(
     checkpoint: str | None,

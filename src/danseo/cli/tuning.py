@@ -127,13 +127,16 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
     }
     config = configured(config, file, settings, given)
     target = MaskedTarget(config, texts, items, Path("runs") / "tune", score, dataset, device, command)
+    target.check()
     _search(target, search, as_json)
 
 
 def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
+    from danseo.reading import check_place
     from danseo.tuning.sheet import study_tables, write_results
     from danseo.tuning.study import TuneOptions, tune
 
+    check_place(search["results"] or Path("tune"))
     options = TuneOptions(
         search["space"],
         search["trials"],

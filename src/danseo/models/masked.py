@@ -1,7 +1,6 @@
 """Masked language modelling for the training loop: gaps in, the loss of what was there out."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,38 +9,10 @@ from torch import Tensor, nn
 
 from danseo.models.encoder.kind import IGNORED, Features, Outputs, padded
 from danseo.models.encoder.network import Network
-from danseo.models.masked_head import hidden_states, vocabulary_logits
+from danseo.models.masked_head import states_at, vocabulary_logits
 
 Masker = Callable[[Features, int | None], Any]
 """From a features record and a step (None for evaluation, where the gaps never change) to its Masked."""
-
-
-class Gathering:
-    """Lets the feed-forward part of the last layer see only the gaps: nothing reads the other states behind it.
-
-    The layers of BERT's relatives hand its input to two modules, `intermediate` and `output`; other families, and
-    layers that are computed again in the backward pass, stay as they are.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.places: Tensor | None = None
-        layer = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
-        if hasattr(layer, "intermediate") and hasattr(layer, "output"):
-            layer.intermediate.register_forward_pre_hook(lambda module, states: (self._gathered(states[0]),))
-            layer.output.register_forward_pre_hook(lambda module, states: (states[0], self._gathered(states[1])))
-
-    @contextmanager
-    def at(self, places: Tensor) -> Iterator[None]:
-        """Within the block the last layer ends at these places of the flattened batch."""
-        self.places = None if getattr(self.model, "is_gradient_checkpointing", False) else places
-        try:
-            yield
-        finally:
-            self.places = None
-
-    def _gathered(self, states: Tensor) -> Tensor:
-        return states if self.places is None else states.flatten(0, 1)[self.places]
 
 
 class MaskedNetwork(Network):
@@ -50,26 +21,21 @@ class MaskedNetwork(Network):
     def __init__(self, model: Any, seq_len: int = 256) -> None:
         super().__init__(model, None)
         self.shape = (max(1, 1024 // seq_len), seq_len)  # which attention is fastest depends on it
-        self.gathering = Gathering(model)
 
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         inputs = (batch["input_ids"], batch["attention_mask"], batch.get("documents"))
-        with self.gathering.at(batch["places"]):
-            states = hidden_states(self.model, *inputs)
-        if states.dim() == 3:
-            states = states.flatten(0, 1)[batch["places"]]
-        return {"logits": vocabulary_logits(self.model, states)}
+        states = states_at(self.model, batch["places"], *inputs)
+        return {"logits": vocabulary_logits(self.model, states[batch["is_gap"]])}
 
     def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
-        """Sequences with gaps as padded tensors; places count through the flattened batch."""
+        """Sequences with gaps as padded tensors."""
         masked = [kind.masker(record, kind.step if with_gold else None) for record in features]
         ids = padded([one.ids for one in masked], kind.pad)
-        width = ids.shape[1]
-        places = [row * width + one.places for row, one in enumerate(masked)]
         batch = {
             "input_ids": ids,
             "attention_mask": padded([np.ones(len(one.ids), dtype=np.int64) for one in masked], 0),
-            "places": torch.from_numpy(np.concatenate(places)).long(),
+            "places": padded([one.places for one in masked], 0),
+            "is_gap": padded([np.ones(len(one.places), dtype=np.int64) for one in masked], 0).bool(),
             "labels": torch.from_numpy(np.concatenate([one.labels for one in masked])).long(),
             "weights": torch.from_numpy(np.concatenate([one.weights for one in masked])).float(),
             "owners": torch.from_numpy(np.repeat(np.arange(len(masked)), [len(one.places) for one in masked])),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from danseo.errors import DanseoError
+from danseo.models.encoder.last_layer import last_layer, taken
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta-v2", "modernbert")
 
@@ -42,6 +43,13 @@ def hidden_states(model: Any, ids: Tensor, mask: Tensor, documents: Tensor | Non
         outputs = model.base_model(input_ids=ids, attention_mask=attention, position_ids=places)
     states: Tensor = outputs.last_hidden_state
     return states
+
+
+def states_at(model: Any, places: Tensor, ids: Tensor, mask: Tensor, documents: Tensor | None = None) -> Tensor:
+    """As hidden_states, but only those at some places of each row: rows x places x width."""
+    with last_layer(model).at(places) as shortened:
+        states = hidden_states(model, ids, mask, documents)
+    return states if shortened else taken(states, places)
 
 
 _COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert")

@@ -11,10 +11,10 @@ from danseo.config import flat
 from danseo.data import cache_root
 from danseo.errors import DanseoError
 from danseo.pretraining.config import CorefConfig, SaveConfig
-from danseo.pretraining.folders import RESULT, claim
+from danseo.pretraining.folders import RESULT, claim, reported
 from danseo.pretraining.masker import MentionMasker
 from danseo.pretraining.masking import Vocabulary
-from danseo.pretraining.mentions import dataset_seq_len, open_dataset, write_dataset
+from danseo.pretraining.mentions import check_dataset_place, dataset_seq_len, open_dataset, write_dataset
 from danseo.pretraining.packing import PackedRows
 from danseo.pretraining.pretrain import probe_headline
 from danseo.pretraining.schedule import Schedule, epoch_steps, planned
@@ -23,6 +23,7 @@ from danseo.pretraining.text import text_identity, tokenizer_identity
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.nouns import Analyser, KiwiAnalyser
 from danseo.progress import TrainingProgress
+from danseo.reading import check_place
 from danseo.runs.directory import Run, folder_identity
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ def coref(
 ) -> dict[str, Any]:
     """Fine-tune with one objective, or with several for equally many steps; what each came to, before and after."""
     chosen = tuple(objectives or (job.config.objective,))
-    if not job.texts and job.dataset is None:
-        raise DanseoError("nothing to train on; name files with --text, or a prepared folder with --dataset")
+    require_source(job.texts, job.dataset)
+    folder = out or Path("runs") / f"coref--{Path(job.config.checkpoint).name}--s{job.config.seed}"
+    check_place(folder)
     from danseo.training.workers import Workers
 
     workers = Workers(job.device)
@@ -71,27 +73,31 @@ def coref(
     results: list[dict[str, Any]] = []
     for objective in chosen:
         config = replace(job.config, objective=objective)
-        folder = out or Path("runs") / f"coref--{Path(config.checkpoint).name}--s{config.seed}"
         run = Run(folder / objective if len(chosen) > 1 or out is None else folder)
         before = results[0]["before"] if results else None  # all objectives start from the same checkpoint
         results.append(_one(replace(job, config=config), run, dataset, seq_len, workers, force, before))
     return {"dataset": str(dataset), "seq_len": seq_len, "objectives": results}
 
 
+def require_source(texts: Sequence[Path], dataset: Path | None) -> None:
+    """Refuse a fine-tuning without text."""
+    if not texts and dataset is None:
+        raise DanseoError("nothing to train on; name files with --text, or a prepared folder with --dataset")
+
+
 def prepared_dataset(job: CorefJob) -> tuple[Path, int]:
     """The folder of rows: given, or made of the text and kept in the cache or where it is to be saved."""
     model, tokenizer = load_masked(job.config.checkpoint, job.config.trust_remote_code, needs_head=True)
+    seq_len = row_length(job.config, job.dataset, model, tokenizer)
     if job.dataset is not None:
-        told, _, _ = open_dataset(job.dataset, tokenizer)
-        dataset_seq_len(_with_length(job.config, told["seq_len"]), model.config, tokenizer, _silent)
-        return job.dataset, told["seq_len"]
-    seq_len = dataset_seq_len(job.config, model.config, tokenizer, _silent)
+        return job.dataset, seq_len
     analyser = job.analyser or KiwiAnalyser()
     settings = {key: value for key, value in flat(job.config).items() if key.startswith("mention.")}
     key = [text_identity(job.texts), tokenizer_identity(tokenizer), seq_len, settings, analyser.version]
     key += sorted(job.exclude)
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = job.save_dataset or cache_root() / "coref" / digest
+    check_dataset_place(folder)
     if not (folder / "dataset.json").is_file() or job.save_dataset:
         with TrainingProgress("coref", quiet=job.quiet) as progress:
             progress.note("looking for repeated entities in the text")
@@ -99,12 +105,16 @@ def prepared_dataset(job: CorefJob) -> tuple[Path, int]:
     return folder, seq_len
 
 
+def row_length(config: CorefConfig, dataset: Path | None, model: Any, tokenizer: Any) -> int:
+    """The length of rows; a dataset of another tokenizer, or with longer rows than the checkpoint reads, is refused."""
+    if dataset is not None:
+        told, _, _ = open_dataset(dataset, tokenizer)
+        config = replace(config, mention=replace(config.mention, seq_len=told["seq_len"]))
+    return dataset_seq_len(config, model.config, tokenizer, _silent)
+
+
 def _silent(line: str) -> None:
     """No word about a length that was chosen before."""
-
-
-def _with_length(config: CorefConfig, seq_len: int) -> CorefConfig:
-    return replace(config, mention=replace(config.mention, seq_len=seq_len))
 
 
 def _one(
@@ -120,11 +130,8 @@ def _one(
     if not claim(run, SETTINGS, job.config, _identity(job, dataset), workers, force):
         if before and workers.is_first:
             run.write_json("before.json", before)
-        try:
+        with reported(run):
             _train(job, run, dataset, seq_len, workers)
-        except DanseoError as error:
-            run.fail(str(error))
-            raise
     result: dict[str, Any] = run.read_json(RESULT)
     return result
 
@@ -208,7 +215,8 @@ def _scores(
         masked = MaskedModel(fit.network.model, tokenizer, device=str(fit.workers.device))
         result = probe_model(masked, list(probes), ProbeOptions(seq_len=seq_len))
         found["probes"] = dict(result.headline())
-        found["probe_result"] = result.as_dict()
+        # without its times, so that a fine-tuning that was killed ends with the same bytes as another
+        found["probe_result"] = {key: value for key, value in result.as_dict().items() if key != "seconds"}
     return found
 
 

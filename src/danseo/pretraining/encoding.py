@@ -44,14 +44,14 @@ def encoded(documents: Iterable[Document], tokenizer: Any, units: str) -> Iterat
     pieces, waiting = Pieces(tokenizer, 0), iter(documents)
     while some := list(islice(waiting, _AT_A_TIME)):
         texts = [document.text for document in some]
-        starts = morpheme_starts(texts) if units == "morpheme" else [None] * len(texts)
-        for document, encoding, known in zip(some, pieces.cut(texts), starts, strict=True):
+        morphemes = morpheme_spans(texts) if units == "morpheme" else [None] * len(texts)
+        for document, encoding, known in zip(some, pieces.cut(texts), morphemes, strict=True):
             if encoding.ids:
                 yield document, np.array(encoding.ids), unit_marks(document.text, encoding.offsets, known)
 
 
-def unit_marks(text: str, offsets: list[tuple[int, int]], starts: set[int] | None = None) -> Any:
-    """Which pieces begin an eojeol or, with their starts given, a morpheme."""
+def unit_marks(text: str, offsets: list[tuple[int, int]], morphemes: list[tuple[int, int]] | None = None) -> Any:
+    """Which pieces begin an eojeol or, with their spans given, a morpheme."""
     places = np.array(offsets).reshape(-1, 2)
     letters = np.frombuffer(text.encode("utf-32-le", "replace"), dtype=np.uint32)
     spaces = np.isin(letters, _SPACES)
@@ -61,19 +61,30 @@ def unit_marks(text: str, offsets: list[tuple[int, int]], starts: set[int] | Non
     on_space[inside] = spaces[begins[inside]]  # SentencePiece counts the space to the word after it
     begins = begins + on_space
     first = (begins == 0) | spaces[np.clip(begins - 1, 0, len(letters) - 1)]
-    if starts is not None:
-        first |= np.isin(begins, np.fromiter(starts, dtype=np.int64, count=len(starts)))
+    if morphemes is not None:
+        starts, torn = _seams(morphemes, len(letters))
+        first = (first | starts[begins]) & ~torn[begins]
     first[1:] &= begins[1:] != begins[:-1]  # a lone ▁ has begun the word already
+    first[1:] &= begins[1:] >= places[:-1, 1]  # pieces of bytes may share a letter
     first[:1] = True
     return np.where(first, BEGINS, CONTINUES).astype(np.uint8)
+
+
+def _seams(morphemes: list[tuple[int, int]], length: int) -> tuple[Any, Any]:
+    """Where morphemes begin, and where a cut would tear one: 아름다운 is 아름답 + 은, and 운 belongs to both."""
+    starts, torn = np.zeros((2, length + 1), dtype=bool)
+    for start, end in morphemes:
+        starts[start] = True
+        torn[start + 1 : end] = True
+    return starts, torn
 
 
 _SPACES = np.array([ord(character) for character in " \t\n\r\v\f\u00a0\u3000\u2009\u200a"], dtype=np.uint32)
 
 
-def morpheme_starts(texts: list[str]) -> list[set[int]]:
-    """Where Kiwi's morphemes begin."""
-    return [{token.start for token in tokens} for tokens in _kiwi().tokenize(iter(texts))]
+def morpheme_spans(texts: list[str]) -> list[list[tuple[int, int]]]:
+    """Where Kiwi's morphemes are; two may share a syllable, and a name may hold a space."""
+    return [[(token.start, token.end) for token in tokens] for tokens in _kiwi().tokenize(iter(texts))]
 
 
 @cache

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import pack_texts, specials_around
 from danseo.pretraining.packing import PackedFacts, read_facts
 from danseo.pretraining.text import text_identity, tokenizer_identity
-from danseo.reading import read_text
+from danseo.probing.nouns import KiwiAnalyser
+from danseo.reading import check_place, read_text, write_atomically
 from danseo.runs.directory import Run
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def claim(run: Run, settings: str, config: Any, identity: str, workers: "Workers
 
 
 def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
+    check_place(run.path)
     try:
         found = read_text(run.path / "identity.txt").strip() if (run.path / "identity.txt").is_file() else None
     except DataError:
@@ -41,9 +44,22 @@ def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
         raise DanseoError(f"{run.path} is not empty and no training of danseo; choose another --out")
     if found not in (None, identity):
         raise DanseoError(f"{run.path} holds a training with other settings or text; choose another --out, or --force")
-    run.write_bytes(settings, to_toml(config).encode())
-    run.write_bytes("identity.txt", (identity + "\n").encode())
+    write_atomically(run.path / settings, to_toml(config))
+    write_atomically(run.path / "identity.txt", identity + "\n")
     (run.path / "error.txt").unlink(missing_ok=True)
+
+
+@contextmanager
+def reported(run: Run) -> Iterator[None]:
+    """A failure inside leaves its reason in the folder; bad input that shows before any training leaves no folder."""
+    try:
+        yield
+    except DanseoError as error:
+        if error.exit_code == DanseoError.exit_code and not any(run.path.glob("checkpoint*")):
+            run.remove()  # or the same command with better input would meet another training's folder
+        else:
+            run.fail(str(error))
+        raise
 
 
 def packed_folder(
@@ -56,7 +72,8 @@ def packed_folder(
         sorted(exclude),
         specials_around(tokenizer),
     ]
-    key += [config.text.seq_len, config.text.pack, config.text.held_out, config.mask.whole_words == "morpheme"]
+    units = KiwiAnalyser().version if config.mask.whole_words == "morpheme" else False
+    key += [config.text.seq_len, config.text.pack, config.text.held_out, units]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     folder = cache_root() / "packed" / digest
     if workers.is_first and not (folder / "facts.json").is_file():

@@ -51,7 +51,7 @@ def chosen(marks: Any, share: float, rng: np.random.Generator, *, whole: bool) -
     wanted = max(1, round(share * len(usable))) if len(usable) else 0
     if not whole:
         return np.sort(rng.permutation(usable)[:wanted])
-    units = np.cumsum(marks == BEGINS)[usable]
+    units = np.cumsum(marks != CONTINUES)[usable]  # special pieces end a unit, also one that a cut has left without end
     _, firsts, sizes = np.unique(units, return_index=True, return_counts=True)
     order = rng.permutation(len(firsts))
     taken = order[: int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1] if wanted else order[:0]

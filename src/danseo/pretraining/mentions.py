@@ -1,6 +1,7 @@
 """Mentions to recover: later mentions of an entity whose first one stays in sight, as rows for the masked loop."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from danseo.config import flat
 from danseo.errors import DanseoError, DataError
 from danseo.pretraining.config import CorefConfig, MentionConfig
 from danseo.pretraining.masking import BEGINS, KEPT, SPECIAL, TARGET
-from danseo.pretraining.packing import PackedFacts, read_facts, write_packed
+from danseo.pretraining.packing import SPLITS, PackedFacts, PackedRows, read_facts, write_packed
 from danseo.pretraining.text import in_share, stream, text_identity, tokenizer_identity
 from danseo.probing.build import analysed, repeated_item
 from danseo.probing.items import ProbeItem, read_items, write_items
@@ -21,7 +22,7 @@ from danseo.probing.nouns import Analyser, Noun
 from danseo.probing.pieces import WordPieces
 from danseo.probing.texts import Document, passages
 from danseo.probing.windows import Window, Windows
-from danseo.reading import parse_json, read_text, write_atomically
+from danseo.reading import check_place, read_object, write_atomically
 
 _TAGS = {"names": ("NNP",), "nouns": ("NNP", "NNG")}
 
@@ -101,6 +102,11 @@ def write_dataset(
     probes: list[ProbeItem] = []
     parts = _parts(stream(paths, exclude), tokenizer, config, seq_len, analyser, probes)
     write_packed(folder, parts, len(tokenizer), seq_len, pack=False)
+    try:
+        _facts(folder)
+    except DanseoError:
+        shutil.rmtree(folder)
+        raise
     if probes:
         write_items(folder / "probes.jsonl", probes)
     facts = {"tokenizer": tokenizer_identity(tokenizer), "seq_len": seq_len, "text": text_identity(paths)}
@@ -138,15 +144,29 @@ def _parts(
             return
 
 
+def check_dataset_place(folder: Path) -> None:
+    """Refuse a folder that cannot be written, or that holds something else: a new dataset replaces what is there."""
+    check_place(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "facts.json").is_file():
+        raise DanseoError(f"{folder} is not empty and no prepared dataset; choose another place")
+
+
+def _facts(folder: Path) -> dict[str, PackedFacts]:
+    return read_facts(folder, "repeated entity", "mention.held_out")
+
+
 def open_dataset(folder: Path, tokenizer: Any) -> tuple[dict[str, Any], dict[str, PackedFacts], list[ProbeItem]]:
     """What a dataset says of itself, its sizes and its probe items; another tokenizer's is refused."""
     if not (folder / "dataset.json").is_file():
         raise DataError(f"{folder} is not a prepared dataset; make one with `danseo coref … --save-dataset {folder}`")
-    told = parse_json(read_text(folder / "dataset.json"), folder / "dataset.json")
-    if told.get("tokenizer") != tokenizer_identity(tokenizer):
+    told = read_object(folder / "dataset.json")
+    told.integer("seq_len")
+    if told.text("tokenizer") != tokenizer_identity(tokenizer):
         raise DanseoError(f"{folder} was prepared with another tokenizer than this checkpoint's; prepare it again")
     probes = read_items(folder / "probes.jsonl") if (folder / "probes.jsonl").is_file() else []
-    return told, read_facts(folder), probes
+    for split in SPLITS:
+        PackedRows(folder / split)
+    return dict(told.values), _facts(folder), probes
 
 
 def dataset_seq_len(config: CorefConfig, model_config: Any, tokenizer: Any, on_note: Callable[[str], None]) -> int:

@@ -5,11 +5,12 @@ holds one part, or several short ones up to seq_len. A part never sees its neigh
 anew with each, and attention stays inside (models/masked_head.py), so packing changes speed and nothing else.
 """
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from danseo.errors import DanseoError, WorkFailed
 from danseo.pretraining.masking import BEGINS, SPECIAL
-from danseo.reading import parse_json, read_text
+from danseo.reading import read_object
 
 if TYPE_CHECKING:
     from danseo.models.encoder.kind import Features
@@ -93,12 +94,18 @@ class PackedRows(Sequence["Features"]):
     """The rows of a packed text, read from disk when asked for."""
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
-        dtype = parse_json(read_text(folder.parent / "facts.json"), folder.parent / "facts.json")["dtype"]
-        self.ids, self.marks, self.parts = (
-            _mapped(folder / f"{name}.bin", kind)
-            for name, kind in (("ids", np.dtype(dtype)), ("marks", np.uint8), ("parts", np.uint32))
-        )
-        self.rows = _mapped(folder / "rows.bin", np.int64).reshape(-1, 2)
+        dtype = read_object(folder.parent / "facts.json").text("dtype")
+        try:
+            self.ids, self.marks, self.parts = (
+                _mapped(folder / f"{name}.bin", kind)
+                for name, kind in (("ids", np.dtype(dtype)), ("marks", np.uint8), ("parts", np.uint32))
+            )
+            self.rows = _mapped(folder / "rows.bin", np.int64).reshape(-1, 2)
+            is_whole = tuple(self.rows[-1]) == (len(self.ids), len(self.parts)) and len(self.marks) == len(self.ids)
+        except (OSError, TypeError, ValueError, IndexError):  # missing, or cut off in the middle of a number
+            is_whole = False
+        if not is_whole:
+            raise DanseoError(f"{folder.parent} is damaged; remove it and run the command again")
         self.total = min(len(self.rows) - 1, limit or len(self.rows))
 
     def __len__(self) -> int:
@@ -162,17 +169,20 @@ def write_packed(
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
     except OSError as error:
-        raise WorkFailed(f"{folder} cannot be written: {error.strerror}; free some space") from None
+        if error.errno == errno.ENOSPC:
+            raise WorkFailed(f"{folder} cannot be written: {error.strerror}; free some space") from None
+        raise DanseoError(f"{folder} cannot be written: {error.strerror}; choose another place") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def read_facts(folder: Path) -> dict[str, PackedFacts]:
-    """What is in each split."""
-    document = parse_json(read_text(folder / "facts.json"), folder / "facts.json")
-    facts = {split: PackedFacts(**document[split]) for split in SPLITS}
+def read_facts(folder: Path, what: str = "document", share: str = "text.held_out") -> dict[str, PackedFacts]:
+    """What is in each split; an empty one is told in words of what the rows are, and of the setting that splits."""
+    document = read_object(folder / "facts.json")
+    names = [field.name for field in fields(PackedFacts)]
+    facts = {split: PackedFacts(*map(document.child(split).integer, names)) for split in SPLITS}
     if not facts["train"].rows:
-        raise DanseoError("no document is left to train on; give more text or lower text.held_out")
+        raise DanseoError(f"no {what} is left to train on; give more text or lower {share}")
     if not facts["held_out"].rows:
-        raise DanseoError("no document falls into the held-out share; give more text or raise text.held_out")
+        raise DanseoError(f"no {what} falls into the held-out share; give more text or raise {share}")
     return facts

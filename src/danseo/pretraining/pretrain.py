@@ -13,7 +13,7 @@ from danseo.errors import DanseoError
 from danseo.experiment import environment
 from danseo.pretraining.budget import settled_schedule
 from danseo.pretraining.config import PretrainConfig
-from danseo.pretraining.folders import RESULT, claim, packed_folder
+from danseo.pretraining.folders import RESULT, claim, packed_folder, reported
 from danseo.pretraining.masker import TextMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.packing import PackedFacts, PackedRows
@@ -61,11 +61,8 @@ def pretrain(job: PretrainJob, out: Path | None = None, *, force: bool = False) 
     run, workers = Run(out or Path("runs") / name_of(job.config, identity)), Workers(job.device)
     if claim(run, SETTINGS, job.config, identity, workers, force):
         return run
-    try:
+    with reported(run):
         _train(job, run, workers)
-    except DanseoError as error:
-        run.fail(str(error))
-        raise
     return run
 
 

@@ -74,11 +74,8 @@ def load_masked(
     except Exception as error:  # the library raises many kinds for the same few causes
         raise loading_error(name, error) from None
     check_pair(model, tokenizer, name)
-    if len(tokenizer) < model.config.vocab_size // 2:
-        raise DanseoError(
-            f"{name}: its tokenizer has {len(tokenizer)} pieces for a vocabulary of {model.config.vocab_size}; "
-            "are vocab.txt or tokenizer.json there?"
-        )
+    if tokenizer.pad_token_id is None:
+        raise DanseoError(f"{name}: its tokenizer has no padding piece, so danseo cannot train it")
     if absent := sorted(report["missing_keys"]):
         if needs_head:
             raise DanseoError(f"{name} has no masked-language-model head (without weights: {absent[0]})")

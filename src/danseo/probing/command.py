@@ -14,6 +14,7 @@ from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import CURVE, Record, read_reference
 from danseo.probing.sheet import comparison, comparison_table, result_tables, sweep_table
 from danseo.probing.sweep import Sweep
+from danseo.reading import check_place
 from danseo.tables import Table
 
 
@@ -76,6 +77,8 @@ def run_job(job: Job, quiet: bool = False) -> Outcome:
         sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision)
         sweep.on_progress, sweep.on_note = display.progress, display.note
         folder = job.output or _home(job, waiting)
+        check_place(folder)
+        sweep.is_alone = job.poll is None and [each.source for each in waiting] == list(job.checkpoints)[:1]
         for number, checkpoint in enumerate(_stream(job, waiting, display), 1):
             display.title = checkpoint.name
             sweep.probe(checkpoint)

@@ -15,7 +15,7 @@ from danseo.probing.lambada import add_lambada, fetch_lambada, read_lambada
 from danseo.probing.nouns import Analyser
 from danseo.probing.overlap import Overlap
 from danseo.probing.texts import read_documents, source_names
-from danseo.reading import write_atomically
+from danseo.reading import check_place, write_atomically
 from danseo.tables import Table
 
 MANIFEST = "manifest.json"
@@ -68,6 +68,7 @@ def make_sets(
     """Build dev and test, write them and their manifest."""
     if not paths and not lambada:
         raise DataError("no text to build from; name files with --text, or a LAMBADA-style file with --lambada")
+    check_place(folder)
     built = build_repeated(paths, options, analyser, on_note) if paths else Built()
     if lambada:
         rows = fetch_lambada() if lambada == "hub" else read_lambada(Path(lambada))

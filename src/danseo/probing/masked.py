@@ -70,17 +70,17 @@ class MaskedModel:
     def _forward(self, inputs: list[Sequence[int]], places: list[int]) -> "Tensor":
         import torch
 
-        from danseo.models.masked_head import hidden_states, vocabulary_logits
+        from danseo.models.masked_head import states_at, vocabulary_logits
         from danseo.training.speed import Gear
 
         width, pad = max(map(len, inputs)), self.tokenizer.pad_token_id or 0
         ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in inputs], device=self.device)
         lengths = torch.tensor([len(row) for row in inputs], device=self.device)
         mask = (torch.arange(width, device=self.device)[None] < lengths[:, None]).long()
-        rows, columns = torch.arange(len(inputs)), torch.tensor(places, device=self.device)
+        gaps = torch.tensor(places, device=self.device).unsqueeze(-1)
         with Gear(self.precision, "").autocast(self.device):
-            states = hidden_states(self.model, ids, mask)
-            return vocabulary_logits(self.model, states[rows, columns]).float()
+            states = states_at(self.model, gaps, ids, mask)
+            return vocabulary_logits(self.model, states[:, 0]).float()
 
 
 def check_pair(model: Any, tokenizer: Any, name: str) -> None:

@@ -29,6 +29,8 @@ class Sweep:
     precision: str = "auto"
     on_progress: Progress = lambda done, total: None
     on_note: Callable[[str], None] = lambda line: None
+    is_alone: bool = False
+    """Whether one checkpoint was named: what is wrong with it is then the error of the command."""
     records: list[Record] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
@@ -45,6 +47,8 @@ class Sweep:
                 write_record(folder, record)
                 self.on_note(_line(record))
         except (DanseoError, RuntimeError, OSError, ValueError) as error:  # a broken checkpoint is a row, not the end
+            if self.is_alone and isinstance(error, DanseoError):
+                raise
             record = self._failure(checkpoint, error)
             self.on_note(f"{checkpoint.name}: failed: {record['error']}")
         self.records.append(record)

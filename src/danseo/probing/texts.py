@@ -68,7 +68,7 @@ def _documents_of(path: Path) -> Iterator[tuple[str | None, str]]:
             if path.name.removesuffix(".gz").endswith(".jsonl"):
                 yield from _from_json_lines(file, path)
             else:
-                yield from _from_plain(file)
+                yield from _from_plain(_without_nul(file, path))
     except FileNotFoundError:
         raise DataError(f"{path} is missing; check the path") from None
     except UnicodeDecodeError:
@@ -77,6 +77,14 @@ def _documents_of(path: Path) -> Iterator[tuple[str | None, str]]:
         raise DataError(f"{path} is a damaged gzip file; fetch it again") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; check its permissions") from None
+
+
+def _without_nul(lines: Iterable[str], path: Path) -> Iterator[str]:
+    """The lines of a text; a file of numbers or UTF-16 may pass for UTF-8 and is none."""
+    for number, line in enumerate(lines, 1):
+        if "\0" in line:
+            raise DataError(f"{path}, line {number}: holds NUL bytes and is no UTF-8 text; name a text file")
+        yield line
 
 
 def _opened(path: Path) -> IO[str]:

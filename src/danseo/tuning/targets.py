@@ -118,6 +118,24 @@ class MaskedTarget:
     def metric(self) -> str:
         return f"{self.score} of the dev probe"
 
+    def check(self) -> None:
+        """Refuse a checkpoint, text or dataset that every trial would fail on: failed trials count in a study."""
+        from danseo.pretraining.coref import require_source, row_length
+        from danseo.pretraining.pretrain import check_config
+        from danseo.pretraining.start import load_masked
+        from danseo.pretraining.text import stream
+
+        if self.command == "coref":
+            require_source(self.texts, self.dataset)
+            loaded = load_masked(self.config.checkpoint, self.config.trust_remote_code, needs_head=True)
+            row_length(self.config, self.dataset, *loaded)
+        else:
+            check_config(self.config)
+            if self.config.checkpoint:
+                load_masked(self.config.checkpoint, self.config.trust_remote_code)
+        for _ in stream(self.texts) if self.texts else ():
+            pass  # to its end, where a file may be cut off
+
     def identity(self) -> dict[str, Any]:
         from danseo.pretraining.text import text_identity
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.models.encoder.kind import Features, Kind, padded
+from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
 
 HEAD_WEIGHTS = "head.safetensors"
@@ -18,9 +19,10 @@ HEAD_WEIGHTS = "head.safetensors"
 class Network(nn.Module):
     """Batch in, outputs out; a stock model brings its own head."""
 
-    def __init__(self, model: Any, head: nn.Module | None) -> None:
+    def __init__(self, model: Any, head: nn.Module | None, *, reads_first: bool = False) -> None:
         super().__init__()
         self.model, self.head = model, head
+        self.reads_first = reads_first  # the stock head looks at the first piece only
         # Segment ids only where the encoder has a table for them: RoBERTa's has one row, and id 1 is out of range.
         self.uses_segments = getattr(model.config, "type_vocab_size", 0) > 1
 
@@ -28,7 +30,11 @@ class Network(nn.Module):
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
         if self.uses_segments:
             inputs["token_type_ids"] = batch["segments"]
-        outputs = self.model(**inputs)
+        if self.reads_first:
+            with last_layer(self.model).at(inputs["input_ids"].new_zeros(len(inputs["input_ids"]), 1)):
+                outputs = self.model(**inputs)
+        else:
+            outputs = self.model(**inputs)
         if self.head is None:
             return {key: value for key, value in outputs.items() if isinstance(value, Tensor)}
         made: dict[str, Tensor] = self.head(outputs.last_hidden_state, batch)
@@ -119,7 +125,7 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
         raise loading_error(name, error) from None
     _fit_vocabulary(model, kind.pieces)
     head = None if kind.head else kind.build_head(model.config, model.get_input_embeddings())
-    network = Network(model, head)
+    network = Network(model, head, reads_first=kind.head == "AutoModelForSequenceClassification")
     if source and head is not None:
         from safetensors.torch import load_file
 

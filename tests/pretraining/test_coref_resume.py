@@ -1,0 +1,107 @@
+"""Entity fine-tuning on the command line: killed at any moment it ends the same, and two processes are as one."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("kiwipiepy")
+
+from danseo.cli import main  # noqa: E402
+from danseo.models.scratch import Size, train_tokenizer  # noqa: E402
+from tests.pretraining.conftest import PLAIN, masked_model  # noqa: E402
+from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402
+from tests.pretraining.test_coref import documents  # noqa: E402
+
+STEPS = (5, 10, 15, 18)  # at the end of every epoch, and at the end
+SETTINGS = (*PLAIN, "nearest=5", "held_out=0.3", "limit=37", "held_out_items=20", "steps=18", "learning_rate=3e-3")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text and a checkpoint."""
+    folder = tmp_path_factory.mktemp("coref")
+    (folder / "text.txt").write_text(documents(), "utf-8")
+    tokenizer = train_tokenizer([documents(200)] * 2, "bert", Size(vocabulary=300))
+    masked_model("bert", tokenizer, positions=96).save_pretrained(folder / "tiny")
+    tokenizer.save_pretrained(folder / "tiny")
+    return folder
+
+
+def command(place: Path, out: Path) -> list[str]:
+    chosen = [f"--set={each}" for each in SETTINGS]
+    paths = [str(place / "tiny"), "--text", str(place / "text.txt"), "--out", str(out)]
+    return ["coref", *paths, "--device", "cpu", "--json", *chosen]
+
+
+def finished(place: Path, out: Path) -> Path:
+    """Run to the end in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(command(place, out))
+    assert ended.value.code == 0
+    return out
+
+
+@pytest.fixture(autouse=True)
+def cache(place, monkeypatch):
+    monkeypatch.setenv("DANSEO_CACHE", str(place / "cache"))
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path) -> Path:
+    """One fine-tuning without interruption."""
+    os.environ["DANSEO_CACHE"] = str(place / "cache")
+    return finished(place, place / "whole")
+
+
+def result(run: Path) -> dict:
+    return {**json.loads((run / "result.json").read_text("utf-8")), "run": None}
+
+
+def files(run: Path) -> dict[str, bytes]:
+    """All but the result, which names its folder, and tokenizer_config.json, which tells whether the Hub was off."""
+    found = [path for path in run.rglob("*") if path.is_file()]
+    kept = [path for path in found if path.name not in ("result.json", "tokenizer_config.json")]
+    return {str(path.relative_to(run)): path.read_bytes() for path in kept}
+
+
+def test_killed_twice_and_resumed_byte_for_byte(place, whole, tmp_path, monkeypatch):
+    """First in the midst of training and with a cold cache, then when only the last scores were missing."""
+    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "killed"
+    line = ["-m", "danseo", *command(place, out)]
+    killed_when((out / "checkpoint-10").is_dir, line)
+    assert not (out / "checkpoint-18").exists()
+    killed_when((out / "model").is_dir, line)
+    assert not (out / "result.json").exists()
+    finished(place, out)
+    mine, theirs = files(out), files(whole)
+    assert {f"checkpoint-{step}/model.safetensors" for step in STEPS} < mine.keys()
+    assert sorted(mine) == sorted(theirs)
+    assert [name for name in theirs if mine[name] != theirs[name]] == []
+    assert result(out) == result(whole)
+
+
+def numbers(document, name: str = ""):
+    """Every number of a document with its place."""
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield from numbers(value, f"{name}/{key}")
+    elif isinstance(document, list):
+        for place, value in enumerate(document):
+            yield from numbers(value, f"{name}/{place}")
+    elif isinstance(document, float):
+        yield name, document
+
+
+def test_two_processes_train_as_one(place, whole, tmp_path):
+    ended = two_processes(["-m", "danseo", *command(place, tmp_path / "two")])
+    assert json.loads(ended.stdout)["objectives"][0]["steps"] == 18
+    one, two = (dict(numbers(result(run))) for run in (whole, tmp_path / "two"))
+    assert one.keys() == two.keys()
+    assert two == pytest.approx(one, abs=2e-3)
+    mine, theirs = (weights(run / "checkpoint-18") for run in (tmp_path / "two", whole))
+    for name in theirs:
+        torch.testing.assert_close(mine[name], theirs[name], rtol=0, atol=2e-3)
