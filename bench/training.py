@@ -38,9 +38,10 @@ from danseo.training.workers import Workers
 ROOT = Path(__file__).parents[1]
 SIZE = Size(layers=6, hidden=768, heads=12, vocabulary=32000, positions=512)
 SMALL = Size(layers=2, hidden=128, heads=2, vocabulary=4000, positions=128)
-BATCH, STEPS, LONGEST = 32, 4, 128
+BATCH, LONGEST = 32, 128
 TRAINER, GROUPED, PADDED, ARRIVAL = "Trainer", "Trainer, length groups", "Trainer, padded to 128", "arrival order, fp32"
 BYTES = "danseo, int8"
+STEPS = {"danseo": 50, TRAINER: 12, GROUPED: 50, PADDED: 4}  # length groups are of 50 batches, long ones first
 TARGETS = {TRAINER: 3.5, GROUPED: 1.0, PADDED: 6.0, ARRIVAL: 4.0}
 
 
@@ -124,7 +125,8 @@ def trainer_way(bench: Bench, grouped: bool = False, width: int = 0) -> Callable
         def on_step_end(self, *arguments: Any, **options: Any) -> None:
             marks.append(time.perf_counter())
 
-    trainer = make_trainer(bench, STEPS + 1, grouped, width)
+    steps = STEPS[GROUPED if grouped else PADDED if width else TRAINER]
+    trainer = make_trainer(bench, steps + 1, grouped, width)
     trainer.add_callback(Clock())
     collate, pieces = trainer.data_collator, []
 
@@ -139,7 +141,7 @@ def trainer_way(bench: Bench, grouped: bool = False, width: int = 0) -> Callable
         pieces.clear()
         trainer.args.seed += 1
         trainer.train()
-        return bench.samples(sum(pieces[1 : STEPS + 1])) / (marks[-1] - marks[0])
+        return bench.samples(sum(pieces[1 : steps + 1])) / (marks[-1] - marks[0])
 
     return go
 
@@ -157,7 +159,7 @@ def danseo_way(bench: Bench) -> Callable[[], float]:
         steps = train_steps(engine, bench.features, plan, optimizer, config)
         next(steps)
         start = time.perf_counter()
-        pieces = sum(next(steps).pieces for _ in range(STEPS))
+        pieces = sum(next(steps).pieces for _ in range(STEPS["danseo"]))
         return bench.samples(pieces) / (time.perf_counter() - start)
 
     return go
@@ -195,8 +197,6 @@ def byte_way(bench: Bench, count: int) -> Callable[[], float]:
 
 def interleaved(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """The median speed of each way, all ways in turn."""
-    for way in ways.values():
-        way()
     speeds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -228,6 +228,8 @@ def speed_rows(name: str, bench: Bench, rounds: int) -> list[tuple[object, ...]]
         PADDED: trainer_way(bench, width=LONGEST),
     }
     reading = {**eval_ways(bench, 256), BYTES: byte_way(bench, 256)}
+    for read in reading.values():
+        read()  # a warm-up
     rows: list[tuple[object, ...]] = []
     for what, ways in (("training", training), ("evaluation", reading)):
         speeds = interleaved(ways, rounds)
@@ -282,7 +284,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "klue")
     parser.add_argument("--tasks", nargs="*", default=["ner", "nli"], choices=["ner", "nli"])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", choices=["speed", "loss"])
     options = parser.parse_args()
     if not options.data.is_dir():

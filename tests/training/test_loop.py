@@ -19,7 +19,7 @@ def engine_of(model, tokens: int = 8192, notes: list[str] | None = None) -> Engi
     return engine
 
 
-def gradients_of(model, tokens: int, engine: Engine | None = None) -> dict[str, torch.Tensor]:
+def gradients_of(model, tokens: int, engine: Engine | None = None, clip: float = 0) -> dict[str, torch.Tensor]:
     """What one step adds to the weights at rate 1 without momentum: the gradient of the whole batch."""
     engine = engine or engine_of(model, tokens)
     for module in model.network.modules():
@@ -27,7 +27,7 @@ def gradients_of(model, tokens: int, engine: Engine | None = None) -> dict[str, 
             module.p = 0.0
     before = {name: parameter.detach().clone() for name, parameter in model.network.named_parameters()}
     optimizer = torch.optim.SGD([{"params": list(model.network.parameters()), "lr": 1.0, "peak": 1.0}])
-    config = TrainConfig(clip=0, warmup=0, batch_size=24, schedule="constant")
+    config = TrainConfig(clip=clip, warmup=0, batch_size=24, schedule="constant")
     plan = Plan([len(record) for record in model.train_features], config, seed=1)
     next(train_steps(engine, model.train_features, plan, optimizer, config))
     return {name: before[name] - parameter.detach() for name, parameter in model.network.named_parameters()}
@@ -129,14 +129,11 @@ def test_a_loss_that_is_no_number_ends_in_one_line(prepared, monkeypatch):
 
 
 def test_long_gradients_are_clipped(prepared):
-    model = prepared("ynat")
-    before = {name: parameter.detach().clone() for name, parameter in model.network.named_parameters()}
-    optimizer = torch.optim.SGD([{"params": list(model.network.parameters()), "lr": 1.0, "peak": 1.0}])
-    config = TrainConfig(clip=1e-3, warmup=0, batch_size=24, schedule="constant")
-    plan = Plan([len(record) for record in model.train_features], config, seed=1)
-    next(train_steps(engine_of(model), model.train_features, plan, optimizer, config))
-    moved = [(parameter.detach() - before[name]).flatten() for name, parameter in model.network.named_parameters()]
-    assert float(torch.cat(moved).norm()) == pytest.approx(1e-3, rel=1e-2)
+    free = gradients_of(prepared("ynat"), 8192)
+    length = float(torch.cat([gradient.flatten() for gradient in free.values()]).norm())
+    assert_same_gradients(gradients_of(prepared("ynat"), 8192, clip=2 * length), free)
+    halved = gradients_of(prepared("ynat"), 8192, clip=length / 2)
+    assert_same_gradients({name: 2 * gradient for name, gradient in halved.items()}, free)
 
 
 def test_gradient_checkpointing_gives_the_same_gradient(prepared):
