@@ -9,8 +9,10 @@ from danseo.config import TrainConfig  # noqa: E402
 from danseo.errors import WorkFailed  # noqa: E402
 from danseo.models.encoder.kind import balanced_weights, weighted_cross_entropy  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
+from danseo.training import loop  # noqa: E402
 from danseo.training.fit import Fitting  # noqa: E402
 from danseo.training.loop import Engine, Plan, outputs_of, train_steps  # noqa: E402
+from danseo.training.optim import make_optimizer  # noqa: E402
 
 
 def engine_of(model, tokens: int = 8192, notes: list[str] | None = None) -> Engine:
@@ -134,6 +136,28 @@ def test_long_gradients_are_clipped(prepared):
     assert_same_gradients(gradients_of(prepared("ynat"), 8192, clip=2 * length), free)
     halved = gradients_of(prepared("ynat"), 8192, clip=length / 2)
     assert_same_gradients({name: 2 * gradient for name, gradient in halved.items()}, free)
+
+
+def test_moments_never_become_denormal(prepared, monkeypatch):
+    monkeypatch.setattr(loop, "_TIDY_EVERY", 2)
+    model = prepared("ynat")
+    config = TrainConfig(batch_size=12, epochs=2)
+    optimizer = make_optimizer(model.network, config)
+    plan = Plan([len(record) for record in model.train_features], config, seed=1)
+    steps = train_steps(engine_of(model), model.train_features, plan, optimizer, config)
+    next(steps)
+    embeddings = model.network.model.get_input_embeddings().weight
+    moments = optimizer.state[embeddings]
+    unseen = torch.ones(len(embeddings), dtype=torch.bool)
+    unseen[[piece for record in model.train_features for piece in record.ids]] = False
+    assert unseen.any()
+    moments["exp_avg"][unseen], moments["exp_avg_sq"][unseen] = 1e-31, 1e-29
+    weights = embeddings[unseen].detach().clone()
+    next(steps)
+    assert float(moments["exp_avg"][unseen].abs().max()) == 0, "this step tidies"
+    assert float(moments["exp_avg_sq"][unseen].min()) > 9e-30, "and leaves what is not tiny"
+    assert float(moments["exp_avg"][~unseen].abs().max()) > 1e-8
+    torch.testing.assert_close(embeddings[unseen].detach(), weights, rtol=1e-3, atol=1e-6)
 
 
 def test_gradient_checkpointing_gives_the_same_gradient(prepared):

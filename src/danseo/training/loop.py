@@ -16,10 +16,11 @@ from danseo.models.encoder.network import Network
 from danseo.models.masked import MaskedKind
 from danseo.training.averaging import is_averaging
 from danseo.training.batching import epoch_batches, packed
-from danseo.training.optim import learning, rate_share, set_rates
+from danseo.training.optim import drop_tiny_moments, learning, rate_share, set_rates
 from danseo.training.speed import Gear
 from danseo.training.workers import Workers
 
+_TIDY_EVERY = 100  # steps
 _CPU_STATES = 3 * 2**18  # hidden numbers per thread that the caches of a CPU hold: 1,024 pieces of width 768
 
 
@@ -131,6 +132,8 @@ def train_steps(
         batch = [features[index] for index in plan.batch(number)]
         engine.kind.begin_step(number, batch)
         loss, padded = _step(engine, batch, optimizer, config, seed=hash((plan.seed, number, engine.workers.rank)))
+        if engine.workers.device.type == "cpu" and (number + 1) % _TIDY_EVERY == 0:
+            drop_tiny_moments(optimizer)
         if not math.isfinite(loss):
             raise WorkFailed(f"the loss is {loss} at step {number + 1}; lower train.learning_rate")
         pieces = sum(map(len, batch))
