@@ -213,6 +213,7 @@ def test_wrong_checkpoints_are_one_line(tokenizers, tmp_path):
         (["--text", "TEXT", "--set", "maximum=0.1"], "is below mask.probability"),
         (["--text", "TEXT", "--from", "/no/where"], "no such folder"),
         (["--text", "TEXT", "--out", "FULL"], "is not empty and no training of danseo"),
+        (["--text", "TEXT", "--out", "FULL", "--force"], "is not empty and no training of danseo"),
         (["--text", "TEXT", "--set", "hidden=33"], "cannot be divided by model.heads"),
         (["--text", "TEXT", "--config", "NOWHERE"], "is missing"),
     ],
@@ -234,6 +235,7 @@ def test_bad_input_is_one_line(arguments, words, text_file, tmp_path, capsys, mo
     assert len(lines) == 1
     assert words in lines[0]
     assert "Traceback" not in printed.err
+    assert (tmp_path / "full" / "thesis.txt").is_file(), "what is not ours is never removed"
 
 
 def test_the_shipped_settings_load_and_all_are_listed():

@@ -27,6 +27,7 @@ from danseo.reading import check_place
 from danseo.runs.directory import Run, folder_identity
 
 if TYPE_CHECKING:
+    from danseo.training.masked_fit import MaskedFit
     from danseo.training.workers import Workers
 
 SETTINGS = "coref.toml"
@@ -159,21 +160,8 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
         progress.note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
         fit = MaskedFit(model, kind, config.train, config.seed, workers, run, seq_len, progress.note, recovery_scores)
         before = _before(run, workers, lambda: _scores(fit, tokenizer, held_out, probes, seq_len))
-        schedule = _schedule(config, len(rows))
-
-        def evaluated(step: int, epoch: float, scores: dict[str, float]) -> dict[str, Any]:
-            found: dict[str, Any] = {}
-            if workers.is_first:
-                state = {"global_step": step, "epoch": round(epoch, 6), **scores}
-                save_masked(run.path / f"checkpoint-{step}", model, tokenizer, state)
-                if job.probes:
-                    found = {"probes": probe_headline(model, tokenizer, job.probes, str(workers.device), seq_len)}
-                if job.on_score:
-                    job.on_score(step, {**scores, **found})
-            workers.wait()
-            return found
-
-        fitted = fit.fit(rows, held_out, schedule, progress.step, evaluated)
+        on_evaluation = _on_evaluation(job, run, fit, tokenizer, seq_len)
+        fitted = fit.fit(rows, held_out, _schedule(config, len(rows)), progress.step, on_evaluation)
     if workers.is_first:
         save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
     last, _ = load_masked(str(run.path / f"checkpoint-{fitted.step}"))
@@ -183,6 +171,27 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
         run.write_json(RESULT, _result(run, config, fitted.step, before, after, len(probes)))
         run.tidy()
     workers.wait()
+
+
+def _on_evaluation(
+    job: CorefJob, run: Run, fit: "MaskedFit", tokenizer: Any, seq_len: int
+) -> Callable[[int, float, dict[str, float]], dict[str, Any]]:
+    """What follows an evaluation: a checkpoint, the probes where there are some, and a word to whoever listens."""
+    model, workers = fit.network.model, fit.workers
+
+    def evaluated(step: int, epoch: float, scores: dict[str, float]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if workers.is_first:
+            state = {"global_step": step, "epoch": round(epoch, 6), **scores}
+            save_masked(run.path / f"checkpoint-{step}", model, tokenizer, state)
+            if job.probes:
+                found = {"probes": probe_headline(model, tokenizer, job.probes, str(workers.device), seq_len)}
+            if job.on_score:
+                job.on_score(step, {**scores, **found})
+        workers.wait()
+        return found
+
+    return evaluated
 
 
 def _schedule(config: CorefConfig, rows: int) -> Schedule:

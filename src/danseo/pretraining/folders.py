@@ -27,7 +27,7 @@ RESULT = "result.json"
 def claim(run: Run, settings: str, config: Any, identity: str, workers: "Workers", force: bool = False) -> bool:
     """Take a folder for a training, or go on with the same one; another's is refused. Whether it is finished."""
     if workers.is_first:
-        if force:
+        if force and (run.path / "identity.txt").is_file():  # whatever else is there is not ours to remove
             run.remove()
         _claim(run, settings, config, identity)
     workers.wait()
