@@ -30,12 +30,11 @@ class ByteLinear(nn.Module):
         return made
 
 
-def to_bytes(model: Any, device: torch.device) -> int:
-    """Put byte layers in the place of the body's linear layers; how many they are. Heads stay as they are."""
+def to_bytes(model: Any, device: torch.device) -> None:
+    """Put byte layers in the place of the body's linear layers; heads stay as they are."""
     if device.type != "cpu":
         raise DanseoError(f"int8 is for CPUs, and this is {device.type}; use --precision bf16 or --device cpu")
     body = model.base_model
     layers = [(name, layer) for name, layer in body.named_modules() if isinstance(layer, nn.Linear)]
     for name, layer in layers:
         body.set_submodule(name, ByteLinear(layer))
-    return len(layers)
