@@ -12,7 +12,7 @@ import pytest
 
 from danseo.baselines import NAMES, baseline
 from danseo.metrics.tagging import spans_of
-from danseo.records import Prediction
+from danseo.records import Prediction, TextExample
 from danseo.scoring import Score, example_clusters, measure, score
 from danseo.subword import METRICS as SUBWORD_METRICS
 from danseo.subword import subword_statistics
@@ -264,6 +264,23 @@ class PairTokenizer:
     def encode(self, text: str) -> Encoding:
         pieces = [(start, min(start + 2, len(text))) for start in range(0, len(text), 2)]
         return Encoding([(0, 0), *pieces, (0, 0)])
+
+
+def test_special_pieces_are_one_o_each():
+    """The pieces of a blank answer: O is right for itself and for [CLS] and [SEP]."""
+    task, examples = (
+        TASKS["ner"],
+        [
+            TextExample("a", text="철수가", gold=("B-PS", "I-PS", "O")),
+            TextExample("b", text="그는 간다", gold=("O",) * 5),
+        ],
+    )
+    blank = baseline("majority", task, examples)
+    extra = subword_statistics(examples, blank, PairTokenizer(), batch=2)
+    expected = (
+        100 * (11 + 2 * 3 / (4 + 3)) / 13
+    )  # [CLS] 철수 가 [SEP]: three of four are O in gold; I-PS is no first character
+    assert extra["ner/char_f1@subword-1"].value() == pytest.approx(expected)
 
 
 def test_scores_on_pieces(dev):

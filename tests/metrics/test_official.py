@@ -19,6 +19,7 @@ MEASURES = {
     "sts/pearson@official-1": regression.pearson,
     "sts/f1@official-1": regression.threshold_f1,
     "ner/entity_f1@official-1": lambda g, a: tagging.entity_counts(tagging.Tagged.of(g, a, TYPES)),
+    # these vectors are flattened already: an O of [CLS] and of the last place would be part of them
     "ner/char_f1@official-1": lambda g, a: tagging.tag_macro_f1(tagging.Tagged.of(g, a, TYPES), with_o=True),
     "re/micro_f1@official-1": classification.relation_micro_f1,
     "re/auprc@official-1": lambda g, a: classification.Ranking(

@@ -1,7 +1,9 @@
 """Tag scores against hand-computed values, seqeval and scikit-learn."""
 
+import json
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from danseo.metrics.tagging import (
     entity_precision,
     entity_recall,
     mend_leading_space,
+    official_character_f1,
     padded_rows,
     piece_tags,
     sentence_accuracy,
@@ -29,7 +32,8 @@ from danseo.metrics.tagging import (
     token_type_f1,
     without_spaces,
 )
-from danseo.tasks.ner import LABELS, TYPES
+from danseo.records import Prediction, TextExample
+from danseo.tasks.ner import LABELS, TYPES, measure
 
 GOLDS = [
     ["B-PS", "I-PS", "I-PS", "O", "O", "B-LC", "I-LC", "O"],
@@ -150,6 +154,34 @@ def test_tag_f1_equals_scikit_learn(pair):
     for labels in (LABELS, LABELS[:-1]):
         expected = sklearn_f1(golds, answers, labels=labels, average="macro", zero_division=1)
         assert tag_macro_f1(tagged, with_o="O" in labels).value() == pytest.approx(100 * expected, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sentences())
+def test_official_character_f1_is_that_of_the_flattened_sentences(pair):
+    golds, answers = ([tag for row in rows for tag in ("O", *row, "O")] for rows in pair)
+    expected = sklearn_f1(golds, answers, labels=LABELS, average="macro", zero_division=1)
+    assert official_character_f1(Tagged.of(*pair, TYPES)).value() == pytest.approx(100 * expected, abs=1e-9)
+
+
+def test_flattened_sentences_by_hand():
+    """[CLS] and the last place of every sentence are an O that everybody gets right."""
+    case = json.loads((Path(__file__).parents[1] / "fixtures" / "ner_sentences.json").read_text())
+    for side in ("golds", "answers"):
+        spoken = [
+            [tag for tag, character in zip(tags, text, strict=True) if character != " "]
+            for tags, text in zip(case[side], case["texts"], strict=True)
+        ]
+        assert case[f"flattened_{side}"] == [tag for row in spoken for tag in ("O", *row, "O")]
+    examples = [
+        TextExample(str(k), text=text, gold=tuple(gold))
+        for k, (text, gold) in enumerate(zip(case["texts"], case["golds"], strict=True))
+    ]
+    measured = measure(examples, [Prediction(str(k), tuple(answer)) for k, answer in enumerate(case["answers"])])
+    flat = Tagged.of([case["flattened_golds"]], [case["flattened_answers"]], TYPES)
+    assert tag_macro_f1(flat, with_o=True).value() == pytest.approx(case["expected"]["ner/char_f1@official-1"])
+    for id_, expected in case["expected"].items():
+        assert measured[id_].value() == pytest.approx(expected, abs=1e-9), id_
 
 
 @given(sentences(["O", "B-PER", "I-PER", "B-A", "I-A"]))

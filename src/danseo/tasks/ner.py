@@ -11,6 +11,7 @@ from danseo.metrics.tagging import (
     entity_precision,
     entity_recall,
     mend_leading_space,
+    official_character_f1,
     sentence_accuracy,
     tag_macro_f1,
     token_length_f1,
@@ -77,7 +78,7 @@ def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) 
     exact = without_spaces(mended_golds, mended_answers, texts, TYPES)
     return {
         "ner/entity_f1@official-1": entity_counts(official),
-        "ner/char_f1@official-1": tag_macro_f1(official, with_o=True),
+        "ner/char_f1@official-1": official_character_f1(official),
         "ner/char_f1@paper-1": tag_macro_f1(official, with_o=False),
         "ner/entity_f1@micro-1": entity_counts(official, micro_f1),
         "ner/entity_f1@mended-1": entity_counts(exact),
@@ -101,7 +102,7 @@ TASK = Task(
     labels=LABELS,
     metrics={
         "ner/entity_f1@official-1": "mean F1 over entity types, strict IOB2, spaces removed",
-        "ner/char_f1@official-1": "mean F1 over all 13 tags, O included",
+        "ner/char_f1@official-1": "mean F1 over all 13 tags, O and the O around each sentence included",
         "ner/char_f1@paper-1": "mean F1 over the 12 tags without O",
         "ner/entity_f1@micro-1": "F1 of all entities pooled",
         "ner/entity_f1@mended-1": "as official, after moving a B- from a space to its word",
