@@ -97,8 +97,8 @@ def described(task: Task, example: Any, prediction: Prediction, table: Any) -> d
         columns = zip(example.words, prediction.answer, strict=True)
         record["words"] = [{"word": word, "head": head, "relation": relation} for word, (head, relation) in columns]
     if task.kind == "answer":
-        start = example.text.find(prediction.answer) if prediction.answer else -1
-        record |= {"start": start, "end": start + len(prediction.answer)} if start >= 0 else {}
+        if prediction.span:
+            record["start"], record["end"] = prediction.span
         if prediction.probabilities:
             none = prediction.probabilities.get("", 0.0)
             record["confidence"] = round(1 - none if prediction.answer else none, 6)

@@ -85,3 +85,5 @@ class Prediction:
     guid: str
     answer: Any
     probabilities: Mapping[str, float] | None = None
+    span: tuple[int, int] | None = None
+    """Where an answer that was taken from the example's text stands there; files of predictions do not have it."""

@@ -14,6 +14,7 @@ from danseo.models.encoder.answer import Answer, best_threshold, highest, owners
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
+from danseo.prediction import described
 from danseo.records import QuestionExample
 from danseo.scoring import measure
 from danseo.tasks import TASKS
@@ -125,8 +126,8 @@ def test_a_tie_answers_and_a_higher_null_score_does_not(none, answer):
     set_span(features[0], outputs[0], 20, 21, 4.0)
     (prediction,) = kind.decode([TOY], features, outputs)
     assert prediction.answer == answer
-    assert kind.latest_spans[0][0] == ("낱말20 낱말21", 4.0)
-    assert kind.latest_spans[0][-1] == ("", pytest.approx(none))
+    assert kind.latest_candidates[0][0] == ("낱말20 낱말21", 4.0, (90, 99))
+    assert kind.latest_candidates[0][-1] == ("", pytest.approx(none), None)
     assert prediction.probabilities[""] == pytest.approx(1 / (1 + np.exp(4.0 - none)), abs=1e-6)
 
 
@@ -149,10 +150,10 @@ def test_spans_stay_in_the_passage_and_short_and_start_with_most_context():
     set_span(features[0], outputs[0], 0, 3, 20.0)  # four pieces
     set_span(features[0], outputs[0], 15, 15, 20.0)  # at the edge of the window; others know more of it
     (prediction,) = kind.decode([TOY], features, outputs)
-    spans = kind.latest_spans[0][:-1]
-    assert prediction.answer == spans[0][0] == "낱말0"
-    assert len(spans) == len({text for text, _ in spans}) == kind.config.best
-    assert all(text in TOY.text and len(text.split()) <= 3 and not text.startswith("낱말15") for text, _ in spans[:2])
+    texts = [one.text for one in kind.latest_candidates[0][:-1]]
+    assert prediction.answer == texts[0] == "낱말0"
+    assert len(texts) == len(set(texts)) == kind.config.best
+    assert all(text in TOY.text and len(text.split()) <= 3 and not text.startswith("낱말15") for text in texts[:2])
 
 
 def test_no_passage_is_no_answer():
@@ -166,11 +167,27 @@ def test_the_official_answer_grows_to_words_only_at_unknown_pieces():
     text = "그는 서울(京)에서 살았다"
     kind = Answer(TASK, toy_pieces(["그는", "살았다", "1"]), HeadConfig(architecture="official"))
     features = kind.encode([QuestionExample("a", text, "1", ())], with_gold=False)
-    assert kind._text(text, features[0], 1, 1) == "서울(京)에서"
-    assert kind._text(text, features[0], 0, 0) == "그는"
+    assert kind._characters(text, features[0], 1, 1) == (3, 10)
+    assert kind._characters(text, features[0], 0, 0) == (0, 2)
     assert whole_words(text, 3, 5) == (3, 10)
     kind.fit_decision([], [], [])
     assert kind.decision() == {"threshold": 0.0}
+
+
+@pytest.mark.parametrize(("piece", "span"), [(1, (3, 5)), (3, (9, 11)), (5, (16, 18))])
+def test_the_answer_is_where_it_was_chosen_and_not_where_its_text_first_occurs(piece, span):
+    example = QuestionExample("a", "나는 서울 에서 서울 까지  서울 ", "무엇", ())
+    kind = Answer(TASK, toy_pieces(["나는", "서울", "에서", "까지", "무엇", "1"]), HeadConfig())
+    features = kind.encode([example], with_gold=False)
+    outputs = flat_outputs(features, -30.0)
+    set_span(features[0], outputs[0], piece, piece, 4.0)
+    (prediction,) = kind.decode([example], features, outputs)
+    assert (prediction.answer, prediction.span) == ("서울", span)
+    told = described(TASK, example, prediction, None)
+    assert (told["answer"], told["start"], told["end"]) == ("서울", *span)
+    (nothing,) = kind.decode([example], features, flat_outputs(features, 30.0))
+    assert (nothing.answer, nothing.span) == ("", None)
+    assert "start" not in described(TASK, example, nothing, None)
 
 
 def test_highest_takes_allowed_ones_best_first_and_early_ones_of_equals():
@@ -220,7 +237,7 @@ def test_ceiling_of_the_sample(kind, examples):
     assert measure(TASK, examples, predictions)[TASK.headline].value() > 85
     for example, prediction in zip(examples, predictions, strict=True):
         assert (prediction.answer == "") == (not example.gold)
-        assert prediction.answer in example.text
+        assert prediction.answer == (example.text[slice(*prediction.span)] if prediction.span else "")
 
 
 def test_decoding_takes_a_part_of_the_examples(kind, examples):

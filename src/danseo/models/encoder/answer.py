@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -36,8 +36,8 @@ class Answer(Kind):
         super().__init__(*args, **kwargs)
         self.official = self.config.architecture == "official"
         self.threshold = 0.0
-        self.latest_spans: list[list[tuple[str, float]]] = []
-        """Per example decoded last: the best answers with their scores, and at the end "" with the score to beat."""
+        self.latest_candidates: list[list[Candidate]] = []
+        """Per example decoded last: the best answers, and at the end "" with the score to beat."""
 
     def encode(self, examples: Sequence[QuestionExample], *, with_gold: bool) -> list[Features]:
         texts = list(dict.fromkeys(example.text for example in examples))
@@ -93,37 +93,38 @@ class Answer(Kind):
     def decode(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
     ) -> list[Prediction]:
-        self.latest_spans = self._candidates(examples, features, outputs)
+        self.latest_candidates = self._candidates(examples, features, outputs)
         predictions = []
-        for example, (*spans, (_, bar)) in zip(examples, self.latest_spans, strict=True):
-            text, score = spans[0] if spans else ("", -np.inf)
-            p_none = 1 / (1 + np.exp(np.clip(score - bar, -50, 50)))
-            answer = "" if bar > score else text
-            predictions.append(Prediction(example.guid, answer, {"": round(float(p_none), 6)}))
+        for example, (*found, none) in zip(examples, self.latest_candidates, strict=True):
+            best = found[0] if found else NOTHING
+            p_none = 1 / (1 + np.exp(np.clip(best.score - none.score, -50, 50)))
+            chosen = none if none.score > best.score else best
+            predictions.append(Prediction(example.guid, chosen.text, {"": round(float(p_none), 6)}, chosen.span))
         return predictions
 
     def kept(self) -> Arrays:
-        return span_arrays(self.latest_spans)
+        return span_arrays([[(one.text, one.score) for one in listed] for listed in self.latest_candidates])
 
     def _candidates(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[list[tuple[str, float]]]:
+    ) -> list[list["Candidate"]]:
         """Per example the best texts of all its windows, best first, and "" with the score they have to reach."""
         pairs = groupby(zip(features, outputs, strict=True), key=lambda pair: pair[0].example)
         return [
             self._pooled(example.text, list(windows)) for example, (_, windows) in zip(examples, pairs, strict=True)
         ]
 
-    def _pooled(self, passage: str, windows: Sequence[tuple[Features, Outputs]]) -> list[tuple[str, float]]:
+    def _pooled(self, passage: str, windows: Sequence[tuple[Features, Outputs]]) -> list["Candidate"]:
         none = min(float(output["start"][0] + output["end"][0]) for _, output in windows)
         found = [(*span, record) for record, output in windows for span in self._spans(record, output)]
         found.sort(key=lambda span: -span[0])
-        texts: dict[str, float] = {}
+        texts: dict[str, Candidate] = {}
         for score, start, end, record in found:
             if len(texts) == self.config.best:
                 break
-            texts.setdefault(self._text(passage, record, start, end), score)
-        return [*texts.items(), ("", none - self.threshold)]
+            span = self._characters(passage, record, start, end)
+            texts.setdefault(passage[slice(*span)], Candidate(passage[slice(*span)], score, span))
+        return [*texts.values(), Candidate("", none - self.threshold)]
 
     def _spans(self, record: Features, output: Outputs) -> list[tuple[float, int, int]]:
         """The best spans of one window: score, first and last piece of the window's passage."""
@@ -138,13 +139,17 @@ class Answer(Kind):
         order = np.argsort(-scores, kind="stable")[:best]
         return list(zip(scores[order].tolist(), starts[order].tolist(), ends[order].tolist(), strict=True))
 
-    def _text(self, passage: str, record: Features, start: int, end: int) -> str:
-        """The characters of a span, exactly; the official code falls back to whole words where pieces are unknown."""
+    def _characters(self, passage: str, record: Features, start: int, end: int) -> tuple[int, int]:
+        """Where the text of a span stands; the official code falls back to whole words where pieces are unknown."""
         offsets, place = record.fields["passage"].offsets[record.fields["begin"] :], record.fields["place"]
         first, last = int(offsets[start, 0]), int(offsets[end, 1])
         if self.official and self.pieces.unknown in record.ids[place + start : place + end + 1]:
             first, last = whole_words(passage, first, last)
-        return passage[first:last].strip()
+        while last > first and passage[last - 1].isspace():
+            last -= 1
+        while first < last and passage[first].isspace():
+            first += 1
+        return first, last
 
     def fit_decision(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
@@ -153,10 +158,9 @@ class Answer(Kind):
             return
         self.threshold = 0.0
         candidates = self._candidates(examples, features, outputs)
-        answered = [(spans[0] if len(spans) > 1 else ("", -np.inf), spans[-1][1]) for spans in candidates]
-        margins = np.array([none - score for (_, score), none in answered])
-        texts = [text for (text, _), _ in answered]
-        given = [best_overlap(example.gold, text) for example, text in zip(examples, texts, strict=True)]
+        best = [found[0] if found else NOTHING for *found, _ in candidates]
+        margins = np.array([listed[-1].score - one.score for one, listed in zip(best, candidates, strict=True)])
+        given = [best_overlap(example.gold, one.text) for example, one in zip(examples, best, strict=True)]
         kept_back = [best_overlap(example.gold, "") for example in examples]
         self.threshold = best_threshold(margins, np.array(given), np.array(kept_back))
 
@@ -175,6 +179,17 @@ class Answer(Kind):
                 logits[0, start] = logits[1, end] = 10.0
                 outputs.append({"start": logits[0], "end": logits[1]})
         return outputs
+
+
+class Candidate(NamedTuple):
+    """An answer with its score, and where its best occurrence stands in the passage."""
+
+    text: str
+    score: float
+    span: tuple[int, int] | None = None
+
+
+NOTHING = Candidate("", -np.inf)
 
 
 @dataclass(frozen=True)
