@@ -1,5 +1,5 @@
 import tomllib
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,8 @@ from danseo.config import (
     TrainConfig,
     flat,
     full_name,
+    identifying,
+    later,
     parse_setting,
     read_config,
     read_settings,
@@ -172,3 +174,19 @@ def test_settings_change_only_what_they_name():
     changed = flat(with_settings(BASE, EVERYTHING))
     for name, value in flat(BASE).items():
         assert changed[name] == EVERYTHING.get(name, value)
+
+
+def test_a_later_setting_renames_no_run_until_it_is_used():
+    @dataclass(frozen=True, kw_only=True)
+    class Later:
+        width: int = 4
+
+    @dataclass(frozen=True, kw_only=True)
+    class Grown:
+        seed: int = 42
+        shade: str = later("plain")
+        extra: Later = field(default_factory=Later, metadata={"later": True})
+
+    assert identifying(Grown()) == {"seed": 42}
+    assert identifying(Grown(shade="dark")) == {"seed": 42, "shade": "dark"}
+    assert identifying(Grown(extra=Later(width=5))) == {"seed": 42, "extra.width": 5}

@@ -17,6 +17,11 @@ from danseo.errors import DanseoError
 from danseo.reading import quote, read_text
 
 
+def later(default: Any) -> Any:
+    """A setting that came after the first version: at its default it does not change the name of a run."""
+    return field(default=default, metadata={"later": True})
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig:
     """How examples become inputs, and outputs answers."""
@@ -256,6 +261,21 @@ def flat(config: Any) -> dict[str, Any]:
         name: getattr(getattr(config, name.split(".")[0]), name.split(".")[1]) if "." in name else getattr(config, name)
         for name in setting_paths(cls)
     }
+
+
+def identifying(config: Any) -> dict[str, Any]:
+    """The settings that tell runs apart: all that change results, those that came later only where used."""
+    cls: Any = type(config)
+    settings = {name: value for name, value in flat(config).items() if name != "train.threads"}
+    return {name: value for name, value in settings.items() if not _is_unused(cls, name, value)}
+
+
+def _is_unused(config: type, name: str, value: Any) -> bool:
+    """Whether a setting came later, alone or with its whole section, and is at its default."""
+    cls, attribute = setting_paths(config)[name]
+    declared = {place.name: place for place in fields(cls)}[attribute]
+    section = {place.name: place for place in fields(config)}[name.split(".")[0]]
+    return bool(declared.metadata.get("later") or section.metadata.get("later")) and value == declared.default
 
 
 def read_settings(path: Path, cls: type = RunConfig) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from danseo.config import flat
+from danseo.config import flat, identifying
 from danseo.data import cache_root
 from danseo.errors import DanseoError
 from danseo.pretraining.config import CorefConfig, SaveConfig
@@ -138,7 +138,7 @@ def _one(
 
 
 def _identity(job: CorefJob, dataset: Path) -> str:
-    settings = {key: value for key, value in flat(job.config).items() if key != "train.threads"}
+    settings = identifying(job.config)
     if Path(job.config.checkpoint).is_dir():
         settings["checkpoint"] = folder_identity(Path(job.config.checkpoint))
     settings |= {"dataset": (dataset / "dataset.json").read_text("utf-8"), "probes": items_hash(job.probes)}

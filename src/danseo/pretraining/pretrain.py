@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo.config import flat
+from danseo.config import identifying
 from danseo.errors import DanseoError
 from danseo.experiment import environment
 from danseo.pretraining.budget import settled_schedule
@@ -106,7 +106,7 @@ def check_config(config: PretrainConfig) -> None:
 
 def identity_of(job: PretrainJob) -> str:
     """Eight hex digits of the settings and of what text, checkpoint and probes hold."""
-    settings = {key: value for key, value in flat(job.config).items() if key != "train.threads"}
+    settings = identifying(job.config)
     folder = Path(job.config.checkpoint) if job.config.checkpoint else None
     if folder and folder.is_dir():
         settings["checkpoint"] = folder_identity(folder)

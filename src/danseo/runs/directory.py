@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from danseo.config import RunConfig, flat, read_config, to_toml
+from danseo.config import RunConfig, identifying, read_config, to_toml
 from danseo.errors import DanseoError, WorkFailed
 from danseo.predictions import write_predictions
 from danseo.reading import parse_json, read_bytes, read_text, write_atomically
@@ -21,9 +21,8 @@ KEPT = "weights"  # where averaging keeps last, best_raw, best_swa and final_swa
 
 
 def fingerprint(config: RunConfig, identity: Mapping[str, str]) -> str:
-    """Eight hex digits of all settings and of what the model and the data files hold."""
-    settings = {**flat(config), **identity, "model": identity.get("model", config.model)}
-    settings.pop("train.threads")
+    """Eight hex digits of the settings and of what the model and the data files hold."""
+    settings = {**identifying(config), **identity, "model": identity.get("model", config.model)}
     return hashlib.sha256(json.dumps(settings, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:8]
 
 
