@@ -1,6 +1,6 @@
 """Runs that danseo 0.1.0 wrote: they list, load, resume, ensemble and compare, and their commands return them.
 
-The archive holds small data, a tiny encoder, finished runs of floors and encoders, an ensemble and a soup, an unfinished
+The archive holds small data, a tiny encoder, finished runs of floors and encoders, an ensemble, a soup, an unfinished
 run with its checkpoint, a sweep with a pruned run, and a pre-training. It is never made anew: that is its point.
 """
 
