@@ -8,6 +8,8 @@ from typing import Any
 from danseo import data
 from danseo.config import RunConfig
 from danseo.experiment import headline_of, run_experiment
+from danseo.extras import require
+from danseo.models.load import packages_of
 from danseo.reading import write_atomically
 from danseo.recipes import configured
 from danseo.runs.directory import Run
@@ -35,6 +37,7 @@ def run_demo(
     """Write the sample, make a small encoder, fine-tune it on all tasks, and put it beside its floors."""
     from danseo.sample import write_sample
 
+    require(*{package: None for task in tasks for package in packages_of("encoder", task.name)}, "scikit-learn")
     sample = folder / "sample"
     write_sample(sample)
     encoder = demo_encoder(folder / "encoder", sample)

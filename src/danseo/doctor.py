@@ -14,22 +14,13 @@ from typing import Any
 from danseo import __version__, data
 from danseo.baselines import baseline
 from danseo.errors import DanseoError
+from danseo.extras import PACKAGES
 from danseo.listing import check_table
 from danseo.scoring import score
 from danseo.tables import Table
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 
-PACKAGES = {
-    "": ("numpy", "scipy", "pyarrow", "matplotlib", "huggingface_hub"),
-    "train": ("torch", "transformers", "accelerate", "safetensors", "scikit-learn"),
-    "ko": ("kiwipiepy",),
-    "sweep": ("optuna", "ray"),
-    "llm": ("peft",),
-    "spacy": ("spacy",),
-    "gliner": ("gliner",),
-    "board": ("jinja2",),
-}
 SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_ENDPOINT", "DANSEO_DATA", "DANSEO_CACHE")
 _NEAR_CHANCE = 10.0
 _ENOUGH = 50  # examples; of fewer, dealt-out gold may meet its own by chance

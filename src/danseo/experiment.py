@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from danseo import __version__, data
 from danseo.config import RunConfig
 from danseo.errors import DanseoError
+from danseo.extras import require
 from danseo.halves import in_half
 from danseo.models.floor import FLOORS, make_floor
+from danseo.models.load import packages_of
 from danseo.progress import TrainingProgress
 from danseo.reading import content_sha256
 from danseo.records import Prediction
@@ -66,10 +68,11 @@ def run_experiment(
     files = {split: data.require_file(task, split, root) for split in ("train", "dev")}
     hashes = {path.name: content_sha256(path) for path in files.values()}
     run = Run(runs / run_name(config, identity_of(config, hashes)))
+    if run.is_finished and not force:
+        return run
+    require(*packages_of(config.model, config.task))  # before anything is removed or read
     if force:
         run.remove()
-    if run.is_finished:
-        return run
     train, dev = (task.read(files[split]) for split in ("train", "dev"))
     job = Job(config, task, train[: config.limit or None], dev, run, hashes, device, quiet, on_score)
     try:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from danseo.errors import DanseoError, MissingExtra
+from danseo.errors import DanseoError
+from danseo.extras import require
 from danseo.metrics.statistic import Counts
 from danseo.metrics.tagging import Tagged, entity_counts, padded_rows, piece_tags, tag_macro_f1
 from danseo.records import Prediction
@@ -20,10 +21,9 @@ METRICS = {
 
 def load_tokenizer(path: Path) -> Any:
     """A tokenizer.json, a WordPiece vocab.txt, or a folder that holds one of them."""
-    try:
-        from tokenizers import BertWordPieceTokenizer, Tokenizer
-    except ImportError:
-        raise MissingExtra("tokenizers is not installed; run: pip install 'danseo[train]'") from None
+    require("tokenizers")
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+
     places = [path / "tokenizer.json", path / "vocab.txt"] if path.is_dir() else [path]
     for place in places:
         if place.is_file():

@@ -4,17 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from danseo.errors import MissingExtra
+from danseo.extras import require
 
 FLOOR = -1e4  # the lowest log probability kept, so that half precision holds it
 
 
 def best_tree(arcs: Any) -> Any:
     """The heads of the best tree with exactly one root; arcs are words x (root and words)."""
-    try:
-        from ufal.chu_liu_edmonds import chu_liu_edmonds
-    except ImportError:
-        raise MissingExtra("ufal.chu-liu-edmonds is not installed; run: pip install 'danseo[train]'") from None
+    require("ufal.chu-liu-edmonds")
+    from ufal.chu_liu_edmonds import chu_liu_edmonds
+
     arcs, words = np.asarray(arcs, dtype=np.float64), len(arcs)  # half precision has no room for the price of a root
     scores = np.full((words + 1, words + 1), np.nan)
     scores[1:] = arcs

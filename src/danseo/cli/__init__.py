@@ -14,6 +14,7 @@ from danseo import __version__
 from danseo.cli import data, ensembles, masked, scoring, sweeps, training
 from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.errors import DanseoError
+from danseo.extras import complaint, missing_in
 
 if TYPE_CHECKING:
     from danseo.tasks.task import Task
@@ -109,6 +110,10 @@ def _guarded(command: Callable[[], Any]) -> int:
             sys.stdout.flush()  # a reader that has left shows here, not in the interpreter's last words
     except DanseoError as error:
         return _complain(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        if not (missing := missing_in(error)):
+            raise
+        return _complain(complaint([missing]), DanseoError.exit_code)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "danseo"
         return _complain(f"{error.format_message()} See `{where} --help`.", 2)

@@ -8,6 +8,7 @@ import click
 
 from danseo.cli.common import ManyValues, as_json_option, show
 from danseo.errors import DanseoError
+from danseo.extras import require
 
 _set = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting (--settings).")
 _config = click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings.")
@@ -67,6 +68,7 @@ def pretrain_command(
     **named: Any,
 ) -> None:
     """Train a masked language model on text, from scratch or further: checkpoint-<step> folders; resumes."""
+    from danseo.models.load import ENCODER
     from danseo.pretraining.config import PretrainConfig
     from danseo.pretraining.pretrain import PretrainJob, pretrain
     from danseo.pretraining.sheet import pretrain_tables
@@ -75,6 +77,7 @@ def pretrain_command(
         return _list_settings(PretrainConfig(), as_json)
     require_text(texts)
     config = configured(PretrainConfig(), file, settings, named)
+    require(*ENCODER, *(("kiwipiepy",) if probes or config.mask.whole_words == "morpheme" else ()))
     job = PretrainJob(config, texts, _items(probes), device, quiet=as_json)
     run = pretrain(job, out, force=force)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
@@ -142,6 +145,7 @@ def coref_command(
     **named: Any,
 ) -> None:
     """Teach a masked language model to recover later mentions of an entity from earlier ones; probes before, after."""
+    from danseo.models.load import ENCODER
     from danseo.pretraining.config import CorefConfig
     from danseo.pretraining.coref import OBJECTIVES, CorefJob, coref
     from danseo.pretraining.sheet import coref_tables
@@ -154,6 +158,7 @@ def coref_command(
     if objective and not whole:
         named["objective"] = objective
     config = configured(CorefConfig(checkpoint=checkpoint), file, settings, named)
+    require(*ENCODER, "kiwipiepy")
     job = CorefJob(config, texts, dataset, save_dataset, _items(probes), device, quiet=as_json)
     document = coref(job, out, OBJECTIVES if whole else None, force=force)
     if os.environ.get("RANK", "0") == "0":

@@ -10,6 +10,7 @@ from danseo.cli.common import ManyValues, as_json_option, show
 from danseo.cli.pretraining import configured, coref_command, pretrain_command, require_text
 from danseo.cli.training import train_command, train_config
 from danseo.errors import DanseoError, PartlyDone
+from danseo.extras import require
 
 _SEARCH = (
     click.Option(["--space"], required=True, type=click.Path(path_type=Path), help="TOML: setting = range or choices."),
@@ -79,11 +80,13 @@ def _tunable(command: click.Command, more: Sequence[click.Parameter], without: S
 def train(as_json: bool, **given: Any) -> None:
     """Tune danseo train: trials are judged on the select half of dev, the best one is reported on the other half."""
     from danseo.data import data_root
+    from danseo.models.load import packages_of
     from danseo.tuning.targets import TrainTarget
 
     search = {name: given.pop(name) for name in _OWN}
     root, runs, device = data_root(given.pop("data_dir")), given.pop("runs"), given.pop("device")
     task, model, recipe, settings = (given.pop(name) for name in ("task", "model", "recipe", "settings"))
+    require("optuna", *packages_of(model, task.name))
     config = train_config(task, model, recipe, settings, given)
     _search(TrainTarget(config, root, runs, device), search, as_json)
 
@@ -113,6 +116,7 @@ def coref(as_json: bool, **given: Any) -> None:
 
 
 def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]) -> None:
+    from danseo.models.load import ENCODER
     from danseo.probing.items import read_items, shipped_items
     from danseo.tuning.targets import MaskedTarget
 
@@ -126,6 +130,7 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
         for split in ("dev", "test")
     }
     config = configured(config, file, settings, given)
+    require("optuna", *ENCODER, "kiwipiepy")
     target = MaskedTarget(config, texts, items, Path("runs") / "tune", score, dataset, device, command)
     target.check()
     _search(target, search, as_json)

@@ -4,7 +4,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,10 @@ from danseo.ensembling.blend import Array, shares
 from danseo.ensembling.fitting import only, parse_weights
 from danseo.ensembling.making import ensemble_name, gains, located, member_facts, member_models
 from danseo.ensembling.members import Members, open_members
-from danseo.errors import DanseoError, MissingExtra
+from danseo.errors import DanseoError
 from danseo.experiment import environment, finite, score_halves
+from danseo.extras import require
+from danseo.models.load import ENCODER
 from danseo.runs.directory import Run, folder_identity
 
 
@@ -34,7 +35,7 @@ def make_soup(
     """The run of a soup; the same members and weights give the same one."""
     if weights == "fit":
         raise DanseoError("--weights fit: a soup takes numbers, or --select greedy")
-    _require_torch()
+    require(*ENCODER)
     members, order = open_members(paths, data_dir).ordered()
     start = parse_weights(weights, len(members))[order]
     check_alike(members.listed)
@@ -56,11 +57,6 @@ def make_soup(
             run.fail(str(error))
             raise
     return run
-
-
-def _require_torch() -> None:
-    if find_spec("torch") is None or find_spec("safetensors") is None:
-        raise MissingExtra("torch is not installed, which a soup needs; run: pip install 'danseo[train]'")
 
 
 def _check_device(device: str | None) -> None:

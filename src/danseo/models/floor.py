@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danseo.baselines import label_shares, majority_answers, usual_gold
-from danseo.errors import DanseoError, DataError, MissingExtra
+from danseo.errors import DanseoError, DataError
+from danseo.extras import require
 from danseo.reading import read_bytes, read_object, write_atomically
 from danseo.records import Entity, Prediction, RelationExample, TextExample
 from danseo.tasks.task import Task
@@ -351,10 +352,9 @@ def _some(train: Sequence[Any]) -> Sequence[Any]:
 
 
 def _sklearn(part: str) -> Any:
-    try:
-        from sklearn import linear_model, svm
-    except ImportError:
-        raise MissingExtra("scikit-learn is not installed; run: pip install 'danseo[train]'") from None
+    require("scikit-learn")
+    from sklearn import linear_model, svm
+
     return svm if part == "svm" else linear_model
 
 

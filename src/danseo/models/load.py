@@ -8,6 +8,15 @@ from danseo.models.floor import FLOORS, make_floor
 from danseo.runs.directory import Run
 from danseo.tasks import get_task
 
+ENCODER = ("torch", "transformers", "safetensors")
+"""The packages of every model that is no floor."""
+
+
+def packages_of(model: str, task: str) -> tuple[str, ...]:
+    """What has to be installed for a run of a model."""
+    encoder = (*ENCODER, *(("ufal.chu-liu-edmonds",) if task == "dp" else ()))
+    return {"majority": (), "linear": ("scikit-learn",)}.get(model, encoder)
+
 
 def load_model(run: Run, device: str | None = None, precision: str | None = None) -> Any:
     """The saved model of a run, ready to predict; the precision is that of its training where none is named."""

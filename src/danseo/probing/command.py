@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from danseo.extras import require
+from danseo.models.load import ENCODER
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled
 from danseo.probing.items import items_hash, read_items, shipped_items
 from danseo.probing.nouns import KiwiAnalyser
@@ -73,6 +75,7 @@ def run_job(job: Job, quiet: bool = False) -> Outcome:
     items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
     reference = read_reference(job.reference, items_hash(items)) if job.reference else None
     waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
+    require(*ENCODER, "kiwipiepy")
     with _Display(quiet) as display:
         sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision)
         sweep.on_progress, sweep.on_note = display.progress, display.note

@@ -1,11 +1,10 @@
 """Nouns and pronouns of texts, found by Kiwi in one pass with its own workers."""
 
-import importlib.util
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from danseo.errors import MissingExtra
+from danseo.extras import require
 
 NOUNS = ("NNG", "NNP")
 PRONOUN = "NP"
@@ -35,8 +34,7 @@ class KiwiAnalyser:
     """Kiwi, loaded when the first text comes."""
 
     def __init__(self, workers: int | None = None) -> None:
-        if importlib.util.find_spec("kiwipiepy") is None:
-            raise MissingExtra("kiwipiepy is not installed; run: pip install 'danseo[ko]'")
+        require("kiwipiepy")
         self.workers = workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or 0
         self.kiwi: Any = None
 

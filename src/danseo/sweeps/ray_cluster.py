@@ -4,7 +4,8 @@ import os
 import socket
 from typing import Any
 
-from danseo.errors import DanseoError, MissingExtra
+from danseo.errors import DanseoError
+from danseo.extras import require
 
 _ANSWER_SECONDS = 5.0
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # the preface, and empty settings
@@ -13,10 +14,9 @@ _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(
 def connect(address: str | None, slots: int | None = None) -> Any:
     """Ray, connected to the cluster, or to a small one of our own on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report home
-    try:
-        import ray
-    except ImportError:
-        raise MissingExtra("ray is not installed; run: pip install 'danseo[sweep]'") from None
+    require("ray")
+    import ray
+
     options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
     if address is None:
         options |= {"num_cpus": slots or os.cpu_count(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}

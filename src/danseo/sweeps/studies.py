@@ -5,16 +5,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from danseo.errors import DanseoError, MissingExtra
+from danseo.errors import DanseoError
+from danseo.extras import require
 
 _PAUSES = (0.2, 1.0, 3.0)  # seconds before another try
 
 
 def load_optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise MissingExtra("optuna is not installed; run: pip install 'danseo[sweep]'") from None
+    require("optuna")
+    import optuna
+
     return optuna
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from danseo.extras import require
+from danseo.models.load import packages_of
 from danseo.runs.directory import Run
 from danseo.runs.index import in_order, read_record
 from danseo.sweeps.driver import Driver, Executor, Journal, Listed, Source
@@ -18,6 +20,7 @@ from danseo.sweeps.preparing import Options, Prepared, make_folder, prepare
 def run_sweep(path: Path, options: Options) -> Outcome:
     """Plan, run and collect; whatever is wrong with the input shows before anything starts."""
     prepared = prepare(path, options)
+    require(*needed_packages(prepared, options))
     make_folder(prepared.planner.runs)
     source = make_source(prepared)
     driver = Driver(
@@ -35,6 +38,16 @@ def run_sweep(path: Path, options: Options) -> Outcome:
         schedule = driver.run()
     names = sorted({*driver.points, *source.earlier()}, key=in_order)
     return Outcome(schedule, [read_record(Run(prepared.planner.runs / name)) for name in names], source.tables())
+
+
+def needed_packages(prepared: Prepared, options: Options) -> dict[str, None]:
+    """What has to be installed for the runs that are not done; a cluster has packages of its own."""
+    if prepared.is_done(options.force):
+        return {}
+    here = [point for point in prepared.points if options.executor == "local"]
+    models = (package for point in here for package in packages_of(point.config.model, point.config.task))
+    search = ("optuna",) if prepared.sweep.search else ()
+    return dict.fromkeys((*models, *search, *(("ray",) if options.executor == "ray" else ())))
 
 
 def forecast(path: Path, options: Options) -> Forecast:

@@ -1,0 +1,213 @@
+"""Without the optional packages: light commands work, and every other one names the extra to install.
+
+The environments are real ones: of this installation, only what the extras ask for.
+"""
+
+import json
+import os
+import subprocess
+import tomllib
+import venv
+from collections.abc import Callable, Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import click
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from danseo.baselines import baseline
+from danseo.cli import cli
+from danseo.config import RunConfig
+from danseo.errors import MissingExtra
+from danseo.experiment import run_experiment
+from danseo.extras import PACKAGES, is_installed, require
+from danseo.predictions import write_predictions
+from danseo.tasks import TASKS
+from tests.conftest import ROOT, Result
+from tests.tiny import read_split
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+
+def needed(requirements: list[str]) -> set[str]:
+    """The distributions that the requirements come to, with all that those need."""
+    found: set[str] = set()
+    waiting = [(requirement, "") for requirement in requirements]
+    while waiting:
+        text, extra = waiting.pop()
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        new = ({""} | requirement.extras) if name not in found else requirement.extras
+        found.add(name)
+        waiting += [(text, extra) for extra in new for text in distribution(name).requires or ()]
+    return found
+
+
+def make_environment(folder: Path, *extras: str) -> Path:
+    """The Python of a virtual environment with danseo and some extras."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for name in needed(PROJECT["dependencies"] + [each for extra in extras for each in OPTIONAL[extra]]):
+        files = distribution(name).files or ()
+        for top in {file.parts[0] for file in files if file.parts[0] not in ("..", "__pycache__")}:
+            (site / top).symlink_to(distribution(name).locate_file(top))
+    (site / "danseo.pth").write_text(str(ROOT / "src"))
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_environment(tmp_path_factory.mktemp("light") / "venv")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory, sample: Path) -> Path:
+    """A folder with all that the commands are called with."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "sample").symlink_to(sample)
+    (folder / "encoder").mkdir()
+    (folder / "encoder" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "encoder" / "model.safetensors").write_bytes(b"")
+    for seed in (1, 2):  # as if an encoder had been trained: nothing here gets as far as its weights
+        run = run_experiment(RunConfig(task="ynat", model="majority", seed=seed), sample, folder).path
+        config = run / "config.toml"
+        config.write_text(config.read_text().replace('"majority"', '"encoder"'))
+        run.rename(folder / f"run{seed}")
+    tagged = read_split(sample, "ner", "dev")
+    write_predictions(folder / "ner.jsonl", baseline("oracle", TASKS["ner"], tagged))
+    (folder / "lines.txt").write_text("새 공장 착공\n")
+    (folder / "text.txt").write_text("서울에 비가 왔다. 서울은 넓다.\n")
+    (folder / "grid.toml").write_text('[base]\ntask = "ynat"\nmodel = "encoder"\n[grid]\nseed = [1, 2]\n')
+    (folder / "space.toml").write_text("learning_rate = [1e-4, 1e-3]\n")
+    return folder
+
+
+def runner(python: Path, folder: Path) -> Callable[..., Result]:
+    """Commands in another environment."""
+
+    def run(command: str, **environment: str) -> Result:
+        variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "DANSEO_DATA")}
+        variables |= {"DANSEO_CACHE": str(folder / "cache"), "HF_HUB_OFFLINE": "1", **environment}
+        arguments = [str(python), "-m", "danseo", *command.split()]
+        return Result(subprocess.run(arguments, capture_output=True, text=True, env=variables, timeout=120, cwd=folder))
+
+    return run
+
+
+WORKS = (
+    "--help",
+    "tasks",
+    "settings",
+    "doctor --data sample",
+    "data check --data sample",
+    "data stats nli --data sample --json",
+    "data sample kept",
+    "score ynat sample/ynat-v1.1/ynat-v1.1_dev.json run1/predictions/dev.jsonl --details",
+    "compare ynat sample/ynat-v1.1/ynat-v1.1_dev.json run1/predictions/dev.jsonl run2/predictions/dev.jsonl",
+    "compare run1 run2 --data sample",
+    "runs . --group model,task",
+    "eval run1 --data sample",
+    "ensemble run1 run2 --data sample --runs kept",
+    "train ynat -m majority --data sample --runs kept",
+    "sweep grid.toml --data sample --runs kept --dry-run",
+    "pretrain --settings",
+    "coref --settings",
+)
+NEEDS = {
+    "demo": "train",
+    "train ynat -m encoder --data sample --runs made": "train",
+    "train dp -m encoder --data sample --runs made --json": "train",
+    "train ynat -m encoder --recipe official --data sample --runs made": "train",
+    "train ynat -m linear --data sample --runs made": "train",
+    "predict run1 lines.txt": "train",
+    "predict run1": "train",
+    "eval run1 --data sample --split train": "train",
+    "soup run1 run2 --data sample --runs made": "train",
+    "score ner sample/klue-ner-v1.1/klue-ner-v1.1_dev.tsv ner.jsonl --tokenizer encoder": "train",
+    "probe encoder": "train,ko",
+    "pretrain --text text.txt --out made": "train",
+    "pretrain --text text.txt --out made --probe-items sample": "train,ko",
+    "pretrain --text text.txt --out made --set mask.whole_words=morpheme": "train,ko",
+    "coref encoder --text text.txt --out made": "train,ko",
+    "data probes --text text.txt --out made": "ko",
+    "sweep grid.toml --data sample --runs made": "train",
+    "sweep grid.toml --data sample --runs made --executor ray": "sweep",
+    "tune train ynat -m encoder --data sample --runs made --space space.toml": "sweep,train",
+    "tune pretrain --text text.txt --space space.toml --probe-items sample": "sweep,train,ko",
+    "tune coref encoder --text text.txt --space space.toml --probe-items sample": "sweep,train,ko",
+}
+NO_EXTRA = {"data get"}  # its own tests
+
+
+def names_of(command: click.Command, before: str = "") -> Iterator[str]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from names_of(inner, f"{before}{name} ") if hasattr(inner, "commands") else (f"{before}{name}",)
+
+
+def test_every_command_is_tried_without_the_extras() -> None:
+    tried = {*WORKS, *NEEDS}
+    for name in {*names_of(cli)} - NO_EXTRA:
+        assert any(f"{command} ".startswith(f"{name} ") for command in tried), name
+
+
+@pytest.mark.parametrize("command", WORKS)
+def test_light_commands_work_without_any_extra(command: str, light: Path, work: Path) -> None:
+    result = runner(light, work)(command)
+    assert result.code == 0, result.err
+    assert result.out
+
+
+@pytest.mark.parametrize("command", NEEDS)
+def test_other_commands_name_the_extra_and_leave_nothing(command: str, light: Path, work: Path) -> None:
+    before = {path for path in work.iterdir() if path.name != "cache"}
+    result = runner(light, work)(command)
+    assert result.code == 2
+    assert result.complaint.endswith(f"not installed; run: pip install 'danseo[{NEEDS[command]}]'")
+    assert result.out == ""
+    assert {path for path in work.iterdir() if path.name != "cache"} == before
+
+
+def test_the_doctor_knows_what_is_there(light: Path, work: Path) -> None:
+    document = json.loads(runner(light, work)("doctor --data sample --json").out)
+    rows = {name: (version, note) for name, version, note in document["tables"][0]["rows"]}
+    for extra, packages in PACKAGES.items():
+        for package in packages:
+            version, note = rows[package]
+            assert (version is None, note) == (
+                bool(extra),
+                f"not installed; pip install 'danseo[{extra}]'" * bool(extra),
+            )
+
+
+def test_with_torch_only_the_missing_extra_is_named(tmp_path: Path, work: Path) -> None:
+    run = runner(make_environment(tmp_path / "venv", "train"), work)
+    for command, extras in NEEDS.items():
+        if missing := [extra for extra in extras.split(",") if extra != "train"]:
+            assert run(command).complaint.endswith(f"not installed; run: pip install 'danseo[{','.join(missing)}]'")
+
+
+def test_a_lost_base_package_is_named_too(tmp_path: Path, work: Path) -> None:
+    python = make_environment(tmp_path / "venv")
+    next(python.parents[1].glob("lib/*/site-packages/scipy")).unlink()
+    result = runner(python, work)("runs . --group task")
+    assert result.complaint == "danseo: scipy is not installed; run: pip install danseo"
+
+
+def test_the_extras_are_those_of_the_project() -> None:
+    listed = {extra: [Requirement(text).name for text in texts] for extra, texts in OPTIONAL.items() if extra != "dev"}
+    listed[""] = [Requirement(text).name for text in PROJECT["dependencies"]]
+    assert {extra: sorted(names) for extra, names in listed.items()} == {e: sorted(p) for e, p in PACKAGES.items()}
+
+
+def test_several_missing_packages_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_installed("ufal.chu-liu-edmonds")
+    monkeypatch.setattr("danseo.extras.is_installed", lambda package: package == "torch")
+    require("torch")
+    with pytest.raises(MissingExtra) as caught:
+        require("torch", "tokenizers", "optuna", "ray")
+    assert str(caught.value) == ("tokenizers, optuna and ray are not installed; run: pip install 'danseo[train,sweep]'")
