@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -26,8 +27,9 @@ from danseo.models.load import load_model  # noqa: E402
 from danseo.recipes import configured  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
+from danseo.training import speed  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
-from tests.tiny import FAMILIES, QUICK, quick_config, read_split, tiny_encoder  # noqa: E402
+from tests.tiny import FAMILIES, QUICK, assert_same_answers, quick_config, read_split, tiny_encoder  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +85,37 @@ def test_the_same_settings_twice_give_the_same_bytes(small, encoder, tmp_path, t
     assert first.path.name == second.path.name
     assert results(first) == results(second)
     assert ("predictions/dev.npz" in results(first)) == (task in ("ner", "dp", "mrc"))
+
+
+INSTRUCTIONS = {  # of other processors: those of ATen, oneDNN and MKL
+    "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "default": {"ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
+}
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="these are instructions of x86")
+@pytest.mark.parametrize("capability", INSTRUCTIONS)
+def test_other_processors_repeat_resume_and_reload_alike(tmp_path, capability):
+    """Some tests of this file once more, in a process that does without the newer instructions."""
+    chosen = (
+        "test_the_same_settings_twice_give_the_same_bytes[ner]",
+        "test_a_run_goes_on_from_its_checkpoint_and_not_from_the_start",
+        "test_every_family_learns_saves_and_comes_back_for_every_kind[modernbert-sts]",
+        "test_every_family_learns_saves_and_comes_back_for_every_kind[roberta-mrc]",
+    )
+    code = (
+        f"import sys, torch, pytest; assert torch.backends.cpu.get_cpu_capability() == {capability.upper()!r}; "
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    arguments = ["-n", "0", f"--basetemp={tmp_path / 'other'}", "-p", "no:cacheprovider"]
+    process = subprocess.run(
+        [sys.executable, "-c", code, *arguments, *(f"{__file__}::{name}" for name in chosen)],
+        env={**os.environ, **INSTRUCTIONS[capability], "ATEN_CPU_CAPABILITY": capability},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_another_seed_gives_another_run(small, encoder, tmp_path):
@@ -295,8 +328,7 @@ def test_every_family_learns_saves_and_comes_back_for_every_kind(sample, encoder
     model, run, dev = fitted(task, encoder(family), sample, tmp_path)
     predictions = model.predict_dev()
     model.save(run)
-    again = load_model(run, "cpu").predict(dev)
-    assert again == predictions
+    assert_same_answers(load_model(run, "cpu").predict(dev), predictions)
     assert not list((run.path / "model").glob("*.bin"))
     if task in STOCK:
         auto = getattr(transformers, STOCK[task])
@@ -305,6 +337,22 @@ def test_every_family_learns_saves_and_comes_back_for_every_kind(sample, encoder
         assert not report["unexpected_keys"]
         for name, weights in model.network.model.state_dict().items():
             assert torch.equal(weights, stock.state_dict()[name]), name
+
+
+def test_a_saved_model_computes_as_it_did_when_it_learned(sample, encoder, tmp_path, monkeypatch):
+    """Recorded with the run, so that predicting never measures."""
+    monkeypatch.setattr(speed, "_trial", lambda *arguments: pytest.fail("nothing is to be measured"))
+    model, run, dev = fitted("ynat", encoder("bert"), sample, tmp_path, precision="auto", attention="auto")
+    assert run.read_json("gear.json") == {"precision": "fp32", "attention": "sdpa", "device": "cpu"}
+    model.predict_dev()
+    model.save(run)
+    run.write_json("gear.json", {"precision": "bf16", "attention": "eager", "device": "cpu"})
+    again = load_model(run, "cpu")
+    assert len(again.predict(dev)) == len(dev)
+    assert again.gear == speed.Gear("bf16", "eager")
+    asked = load_model(run, "cpu", "fp32")
+    asked.predict(dev[:1])
+    assert asked.gear == speed.Gear("fp32", "sdpa")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from danseo.config import RunConfig, with_settings
 from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import TASKS
@@ -23,6 +25,19 @@ def tiny_encoder(folder: Path, sample: Path, family: str = "bert", **measures) -
     texts += [turn for example in read_split(sample, "wos", "train", 50) for turn in example.turns]
     chosen = {"layers": 2, "hidden": 32, "heads": 2, "vocabulary": 1500, "positions": 160, "dropout": 0.0, **measures}
     return make_encoder(folder, texts, family, Size(**chosen))
+
+
+def assert_same_answers(found: list, expected: list) -> None:
+    """Equal answers, and numbers equal to rounding: their last bits depend on the processor and on the batch."""
+    for one, other in zip(found, expected, strict=True):
+        is_number = isinstance(other.answer, float)
+        assert (one.guid, one.answer) == (
+            other.guid,
+            pytest.approx(other.answer, abs=1e-4) if is_number else other.answer,
+        )
+        assert (one.probabilities is None) == (other.probabilities is None)
+        if other.probabilities is not None:
+            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-4)
 
 
 def quick_config(task: str, model: object, **settings) -> RunConfig:

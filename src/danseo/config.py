@@ -81,13 +81,13 @@ class TrainConfig:
     patience: int | None = None
     """Stop after this many evaluations without a better score; None never stops."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """auto measures on this device and remembers."""
+    """auto measures on this device and remembers; for short work fp32 on a CPU, bf16 elsewhere."""
     attention: Literal["auto", "eager", "sdpa"] = "auto"
-    """auto measures on this device and remembers."""
+    """auto measures on this device and remembers; for short work sdpa where the encoder has it."""
     freeze: str = "none"
     """none, encoder (only the head learns), embeddings, or a number: embeddings and that many lowest layers."""
     layer_decay: float = 1.0
-    """Each layer's rate as a share of that of the layer above it."""
+    """Each layer's rate as a share of that of the layer above it; the top layer has the full one, as has the head."""
     gradient_checkpointing: bool = False
     """Recompute activations to save memory."""
     label_smoothing: float = 0.0

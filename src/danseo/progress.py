@@ -2,7 +2,6 @@
 
 import math
 import sys
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -15,8 +14,6 @@ class TrainingProgress:
         self.title, self.quiet, self.best = title, quiet, best
         self.bar: Any = None
         self.task: Any = None
-        self.seen = 0
-        self.pieces, self.start = 0, time.monotonic()
 
     def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
@@ -51,9 +48,11 @@ class TrainingProgress:
             print(text, file=sys.stderr, flush=True)
 
     def step(self, step: Any, progress: Any) -> None:
-        """One optimiser step; an evaluation shows as an empty list of losses since."""
-        self.pieces += step.pieces
-        speed = self.pieces / max(1e-6, time.monotonic() - self.start)
+        """One optimiser step; an evaluation shows as an empty list of losses since.
+
+        Speed and ETA go by the time of the fitting, which begins with its first step.
+        """
+        speed = progress.pieces / max(1e-6, progress.seconds)
         best = self.best(progress.best) if math.isfinite(progress.best) else ""
         state = f"loss {step.loss:.4f} rate {step.rate:.1e} {speed:,.0f} pieces/s {best}".rstrip()
         if self.bar:
@@ -61,6 +60,5 @@ class TrainingProgress:
                 self.task = self.bar.add_task(self.title, total=step.total, completed=step.number - 1, state="")
             self.bar.update(self.task, completed=step.number, state=state)
         elif not progress.losses and not self.quiet:
-            left = (step.total - step.number) * (time.monotonic() - self.start) / max(1, self.seen + 1)
+            left = (step.total - step.number) * progress.seconds / max(1, step.number)
             self.note(f"{self.title}: step {step.number}/{step.total} {state} ETA {left:.0f} s")
-        self.seen += 1

@@ -216,6 +216,17 @@ def test_a_score_that_is_no_number_never_wins(prepared, tmp_path):
     assert [line["score"] for line in run.read_log()] == [None, 10, None]
 
 
+@pytest.mark.parametrize("average", [{"ema": 0.5}, {"swa_start": 0, "swa_every": 1}])
+def test_a_score_that_is_no_number_is_no_number_of_an_average_either(prepared, tmp_path, average):
+    nothing = float("nan")
+    model = prepared("ynat", evaluations=3, **average)
+    progress, run = fitted(model, tmp_path, Scores(nothing, nothing, nothing, 10, 20, nothing))
+    assert (progress.best, progress.best_step) == (10, 2)
+    assert [line["raw_score"] for line in run.read_log()] == [None, None, 20]
+    assert [line["score"] for line in run.read_log()] == [None, 10, None]
+    assert run.load_checkpoint()[1]["kept"] == {"best_raw": [20, 3], "best_swa": [10, 2]}
+
+
 def test_the_best_weights_are_those_of_the_average_once_there_is_one(prepared, tmp_path):
     """Two snapshots: after epoch 2 and after epoch 3; their mean scores best and is what remains."""
     model = prepared("ynat", epochs=3, evaluations=1, swa_start=1, swa_learning_rate=1e-3)

@@ -22,7 +22,7 @@ COMMON = {
     "num_hidden_layers": LAYERS,
     "num_attention_heads": 2,
     "intermediate_size": 16,
-    "max_position_embeddings": 40,
+    "max_position_embeddings": 64,
     "pad_token_id": 0,
     "num_labels": 3,
 }
@@ -195,9 +195,20 @@ def rates_of(network: nn.Module, config: TrainConfig) -> dict[str, float]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_layer_learns_at_a_share_of_the_one_above(family):
     rates = rates_of(network_of(family), TrainConfig(learning_rate=1e-3, layer_decay=0.5))
-    expected = {0: 1e-3 / 16, 1: 1e-3 / 8, 2: 1e-3 / 4, 3: 1e-3 / 2, ABOVE: 1e-3, HEAD: 1e-3}
+    expected = {0: 1e-3 / 8, 1: 1e-3 / 4, 2: 1e-3 / 2, 3: 1e-3, ABOVE: 1e-3, HEAD: 1e-3}
     for name, rate in rates.items():
         assert rate == pytest.approx(expected[place_of(name, family)]), name
+
+
+def test_of_twelve_layers_the_top_one_learns_at_the_full_rate():
+    """The numbers of the specification: 12 layers at 0.9, the bottom one at 0.9 to the 11th."""
+    layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(12))
+    body = nn.ModuleDict({"embeddings": nn.Embedding(3, 2), "encoder": nn.ModuleDict({"layer": layers})})
+    network = nn.ModuleDict({"model": body, "head": nn.Linear(2, 2)})
+    rates = rates_of(network, TrainConfig(learning_rate=1.0, layer_decay=0.9))
+    assert rates["model.encoder.layer.11.weight"] == rates["head.weight"] == 1.0
+    assert rates["model.encoder.layer.0.weight"] == pytest.approx(0.3138, abs=5e-5)
+    assert rates["model.embeddings.weight"] == pytest.approx(0.9**12)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,42 +1,70 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from torch import nn  # noqa: E402
 
 from danseo.config import TrainConfig  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
+from danseo.runs.directory import Run  # noqa: E402
 from danseo.training import speed  # noqa: E402
-from danseo.training.speed import Gear, bf16_works, choose_gear, fastest, possible_gears  # noqa: E402
+from danseo.training.speed import (  # noqa: E402
+    Gear,
+    bf16_works,
+    choose_gear,
+    measured_seconds,
+    recorded_gear,
+    settled_gear,
+)
+from danseo.training.workers import Workers  # noqa: E402
+from tests.tiny import FAMILIES  # noqa: E402
+from tests.training.test_optim import network_of  # noqa: E402
 
 CPU = torch.device("cpu")
-TIMES = {Gear("bf16", "eager"): 1.0, Gear("bf16", "sdpa"): 2.0, Gear("fp32", "sdpa"): 3.0, Gear("fp32", "eager"): 4.0}
+SDPA, EAGER, HALF_SDPA, HALF_EAGER = (Gear(p, a) for p in ("fp32", "bf16") for a in ("sdpa", "eager"))
+TIMES = {HALF_EAGER: 1.0, HALF_SDPA: 2.0, SDPA: 3.0, EAGER: 4.0}
 
 
-class Inner:
-    """An encoder that knows some kinds of attention."""
+class Inner(nn.Module):
+    """An encoder that knows some kinds of attention and fails, or says nothing, at the others."""
 
-    def __init__(self, *known: str) -> None:
-        self.known, self.attention = known, None
-        self.config = type("Config", (), {"hidden_size": 32, "num_hidden_layers": 2})
+    def __init__(self, *known: str, is_deaf: bool = False) -> None:
+        super().__init__()
+        self.known, self.is_deaf = known, is_deaf
+        measures = {"hidden_size": 4, "num_hidden_layers": 3, "model_type": "fake"}
+        self.config = SimpleNamespace(_attn_implementation="eager", **measures)
+        self.words, self.layers = nn.Embedding(50, 4), nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    @property
+    def base_model(self):
+        return self
+
+    def get_input_embeddings(self):
+        return self.words
 
     def set_attn_implementation(self, name: str) -> None:
-        if name not in self.known:
+        if name in self.known:
+            self.config._attn_implementation = name
+        elif not self.is_deaf:
             raise ValueError(f"no {name} here")
-        self.attention = name
 
 
-class Fake:
-    """What choosing a gear needs of a network."""
+class OtherHead(Inner):
+    """The same body under another name."""
 
-    def __init__(self, *known: str) -> None:
-        self.model = Inner(*(known or ("sdpa", "eager")))
+
+def fake(*known: str, inner: type[Inner] = Inner, **options):
+    return SimpleNamespace(model=inner(*(known or ("sdpa", "eager")), **options))
 
 
 @pytest.fixture
 def trials(monkeypatch) -> list[Gear]:
-    """Measured times are those of the table; the gears that were tried."""
+    """Measured times are those of the table, on a CPU that has bfloat16; the gears that were tried."""
     tried: list[Gear] = []
 
     def trial(network, gear, device):
@@ -45,48 +73,155 @@ def trials(monkeypatch) -> list[Gear]:
 
     monkeypatch.setattr(speed, "_trial", trial)
     monkeypatch.setattr(speed, "_BF16_TRIAL", "")
+    monkeypatch.setattr(speed, "has_bf16", lambda: True)
     return tried
 
 
-def test_the_fastest_gear_is_measured_once_and_remembered(trials, tmp_path):
-    memory, network = tmp_path / "cache" / "measured.json", Fake()
-    assert choose_gear(network, TrainConfig(), CPU, memory) == Gear("bf16", "eager")
-    assert network.model.attention == "eager"
+# Choosing
+
+
+def test_the_fastest_gear_is_measured_once_with_a_word_and_remembered(trials, tmp_path):
+    memory, network, notes = tmp_path / "cache" / "measured.json", fake(), []
+    assert choose_gear(network, TrainConfig(), CPU, memory, on_note=notes.append) == HALF_EAGER
+    assert network.model.config._attn_implementation == "eager"
     assert {gear: trials.count(gear) for gear in TIMES} == dict.fromkeys(TIMES, 4)  # a warm-up and three rounds
+    assert len(notes) == 1
+    assert notes[0].startswith("measuring")
     trials.clear()
-    assert choose_gear(Fake(), TrainConfig(), CPU, memory) == Gear("bf16", "eager")
+    for same in (fake(), fake(inner=OtherHead)):
+        assert choose_gear(same, TrainConfig(), CPU, memory, on_note=notes.append) == HALF_EAGER
+    assert choose_gear(fake(), TrainConfig(precision="fp32"), CPU, memory) == SDPA, "the same times say this too"
     assert trials == []
+    assert len(notes) == 1
 
 
 def test_only_what_the_settings_leave_open_is_measured(trials, tmp_path):
     memory = tmp_path / "measured.json"
-    assert choose_gear(Fake(), TrainConfig(precision="fp32"), CPU, memory) == Gear("fp32", "sdpa")
-    assert set(trials) == {Gear("fp32", "sdpa"), Gear("fp32", "eager")}
+    assert choose_gear(fake(), TrainConfig(precision="fp32"), CPU, memory) == SDPA
+    assert set(trials) == {SDPA, EAGER}
     trials.clear()
-    network = Fake()
-    assert choose_gear(network, TrainConfig(precision="fp32", attention="eager"), CPU, memory) == Gear("fp32", "eager")
-    assert network.model.attention == "eager"
+    network = fake()
+    assert choose_gear(network, TrainConfig(precision="fp32", attention="eager"), CPU, memory) == EAGER
+    assert network.model.config._attn_implementation == "eager"
     assert trials == []
 
 
-def test_one_slow_round_decides_nothing():
-    times = {Gear("fp32", "sdpa"): [9, 1, 1, 9], Gear("fp32", "eager"): [9, 2, 2, 2]}
-    assert fastest(list(times), lambda gear: times[gear].pop(0)) == Gear("fp32", "sdpa")
+def test_little_work_takes_the_usual_gear_whatever_is_remembered(trials, tmp_path):
+    """So that the same command computes the same way before and after a measurement."""
+    memory = tmp_path / "measured.json"
+    for pieces, chosen in ((1000, SDPA), (1e12, HALF_EAGER), (1000, SDPA)):
+        assert choose_gear(fake(), TrainConfig(), CPU, memory, pieces) == chosen
+    assert choose_gear(fake("eager"), TrainConfig(), CPU, memory, 1000) == EAGER
+    assert choose_gear(fake(), TrainConfig(precision="bf16"), CPU, memory, 1000) == HALF_SDPA
+
+
+def test_a_cpu_without_bfloat16_does_not_try_it(trials, monkeypatch, tmp_path):
+    monkeypatch.setattr(speed, "has_bf16", lambda: False)
+    assert choose_gear(fake(), TrainConfig(), CPU, tmp_path / "measured.json") == SDPA
+    assert set(trials) == {SDPA, EAGER}
 
 
 def test_a_damaged_memory_is_measured_anew(trials, tmp_path):
     memory = tmp_path / "measured.json"
     memory.write_text("{")
-    assert choose_gear(Fake(), TrainConfig(), CPU, memory) == Gear("bf16", "eager")
+    assert choose_gear(fake(), TrainConfig(), CPU, memory) == HALF_EAGER
     assert trials
     assert json.loads(memory.read_text())
 
 
-def test_a_family_without_an_attention_does_without_it(trials, tmp_path):
-    memory = tmp_path / "measured.json"
-    assert {gear.attention for gear in possible_gears(Fake("eager"), TrainConfig(), CPU, memory)} == {"eager"}
+# Attention
+
+
+@pytest.mark.parametrize("is_deaf", [False, True])
+def test_a_family_without_an_attention_does_without_it(trials, tmp_path, is_deaf):
+    memory, network = tmp_path / "measured.json", fake("eager", is_deaf=is_deaf)
+    assert choose_gear(network, TrainConfig(), CPU, memory) == HALF_EAGER
+    assert {gear.attention for gear in trials} == {"eager"}
     with pytest.raises(DanseoError, match="no sdpa attention; use attention=auto"):
-        choose_gear(Fake("eager"), TrainConfig(attention="sdpa"), CPU, memory)
+        choose_gear(network, TrainConfig(attention="sdpa"), CPU, memory)
+    with pytest.raises(DanseoError, match="no sdpa attention; use attention=auto"):
+        SDPA.engage(network)
+
+
+@pytest.mark.parametrize("pieces", [0, 1e15])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_computes_with_the_attention_that_is_recorded(trials, tmp_path, family, pieces):
+    network = network_of(family)
+    for wanted in ("auto", "eager", "sdpa"):
+        config, arguments = TrainConfig(attention=wanted), (CPU, tmp_path / "measured.json", pieces)
+        if (family, wanted) == ("deberta-v2", "sdpa"):  # which would go on with its own
+            with pytest.raises(DanseoError, match="no sdpa attention; use attention=auto"):
+                choose_gear(network, config, *arguments)
+            continue
+        gear = choose_gear(network, config, *arguments)
+        assert network.model.config._attn_implementation == gear.attention
+        assert wanted in ("auto", gear.attention)
+
+
+# Runs
+
+
+def test_a_run_keeps_its_gear_where_settings_and_device_allow(trials, tmp_path):
+    run, workers = Run(tmp_path), Workers("cpu")
+    assert settled_gear(fake(), TrainConfig(), workers, run, 1000) == SDPA
+    assert settled_gear(fake(), TrainConfig(), workers, run, 1e15) == SDPA, "as it began"
+    assert recorded_gear(run, TrainConfig(attention="sdpa"), CPU) == SDPA
+    assert recorded_gear(run, TrainConfig(attention="eager"), CPU) is None
+    assert recorded_gear(run, TrainConfig(precision="bf16"), CPU) is None
+    assert recorded_gear(run, TrainConfig(), torch.device("cuda")) is None
+    assert recorded_gear(Run(tmp_path / "other"), TrainConfig(), CPU) is None
+
+
+# Measuring
+
+
+class Clock:
+    """Time that passes only where work is done."""
+
+    def __init__(self, monkeypatch, seconds: dict[Gear, float]) -> None:
+        self.now, self.seconds, self.tried = 0.0, seconds, []
+        monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+    def trial(self, gear: Gear) -> float:
+        self.tried.append(gear)
+        self.now += self.seconds[gear]
+        return self.seconds[gear]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "trials", "rounds"),
+    [
+        (0.01, 1e9, 4),  # fast: a warm-up and three rounds
+        (0.8, 1e9, 2),  # 1.6 s a round: three seconds are spent after the second
+        (20.0, 1e9, 1),  # one pass of each, however slow
+        (0.1, 20, 1),  # two seconds of work: no more than a warm-up
+        (0.1, 150, 2),  # fifteen seconds: 0.3 s
+    ],
+)
+def test_measuring_ends_with_its_time(monkeypatch, seconds, trials, rounds):
+    clock = Clock(monkeypatch, {SDPA: seconds, EAGER: 1.01 * seconds})
+    measured = measured_seconds([SDPA, EAGER], clock.trial, trials)
+    assert clock.tried == [SDPA, EAGER] * rounds
+    assert min(measured, key=measured.get) == SDPA
+
+
+def test_one_slow_round_decides_nothing():
+    times = {SDPA: [9, 1, 1, 9], EAGER: [9, 2, 2, 2]}
+    assert measured_seconds(list(times), lambda gear: times[gear].pop(0), 1e9) == {SDPA: 1, EAGER: 2}
+
+
+def test_a_trial_runs_some_layers_and_leaves_all(monkeypatch, tmp_path):
+    network, seen = fake(), []
+
+    def trial(network, gear, device):
+        seen.append(list(network.model.layers))
+        return TIMES[gear]
+
+    monkeypatch.setattr(speed, "_trial", trial)
+    layers = network.model.layers
+    choose_gear(network, TrainConfig(precision="fp32"), CPU, tmp_path / "measured.json")
+    assert network.model.layers is layers
+    assert {tuple(map(id, each)) for each in seen} == {tuple(map(id, layers[-2:]))}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +242,7 @@ def test_a_process_of_its_own_finds_out_whether_bf16_kills(monkeypatch, tmp_path
 
 def test_where_bf16_kills_auto_computes_in_fp32(trials, monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "_BF16_TRIAL", "import os; os.abort()")
-    assert choose_gear(Fake(), TrainConfig(), CPU, tmp_path / "measured.json") == Gear("fp32", "sdpa")
+    assert choose_gear(fake(), TrainConfig(), CPU, tmp_path / "measured.json") == SDPA
 
 
 @pytest.mark.parametrize(("task", "freeze"), [("ynat", "none"), ("dp", "none"), ("dp", "encoder")])
@@ -115,6 +250,15 @@ def test_a_real_network_can_be_measured(prepared, task, freeze):
     """Also when the encoder is frozen and only a head of our own would learn."""
     model = prepared(task, freeze=freeze)
     before = {name: value.clone() for name, value in model.network.state_dict().items()}
-    assert speed._trial(model.network, Gear("fp32", "eager"), CPU) > 0
+    assert speed._trial(model.network, EAGER, CPU) > 0
     assert all(parameter.grad is None for parameter in model.network.parameters())
     assert all(torch.equal(value, before[name]) for name, value in model.network.state_dict().items())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_measured_whole_and_comes_back(tmp_path, family):
+    network = network_of(family)
+    weights = [id(parameter) for parameter in network.parameters()]
+    gear = choose_gear(network, TrainConfig(precision="fp32"), CPU, tmp_path / "measured.json")
+    assert network.model.config._attn_implementation == gear.attention
+    assert [id(parameter) for parameter in network.parameters()] == weights

@@ -1,5 +1,6 @@
 """How long a training is: steps, epochs, or minutes that become steps once."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
     from danseo.training.masked_fit import MaskedFit
 
 SCHEDULE = "schedule.json"
+_TRIAL_SHARE = 0.05  # of the minutes, spent on measuring a step
+
+
+def planned_pieces(config: PretrainConfig, pieces: int) -> float:
+    """How many pieces a training on a text of so many reads; minutes leave it open."""
+    if config.minutes:
+        return math.inf
+    if config.steps:
+        return float(config.steps * config.train.batch_size * config.text.seq_len)
+    return config.train.epochs * pieces
 
 
 def settled_schedule(
@@ -29,6 +40,7 @@ def settled_schedule(
     per_epoch = epoch_steps(len(rows), config.train.batch_size)
     total = config.steps or max(1, round(per_epoch * config.train.epochs))
     if config.minutes:
+        on_note("measuring how long a step and an evaluation take")
         total = _steps_in(config, per_epoch, fit, rows, evaluate)
         on_note(f"{config.minutes:g} minutes are {total:,} steps here ({total / per_epoch:.2f} epochs)")
     schedule = planned(per_epoch, total, config.save)
@@ -41,9 +53,9 @@ def settled_schedule(
 def _steps_in(
     config: PretrainConfig, per_epoch: int, fit: "MaskedFit", rows: PackedRows, evaluate: Callable[[], None]
 ) -> int:
-    """How many steps fit into the minutes, evaluations included."""
+    """How many steps fit into the minutes, evaluations included and the measuring not."""
     seconds, wanted = 60 * config.minutes, config.save.checkpoints
-    step = fit.seconds_per_step(rows, seconds / 20)
+    step = fit.seconds_per_step(rows, _TRIAL_SHARE * seconds)
     evaluate()  # the first one also loads what the others find ready
     started = time.perf_counter()
     evaluate()

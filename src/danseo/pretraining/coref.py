@@ -158,10 +158,12 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
     shown = f"{config.objective}: loss at held-out mentions {{:.3f}}".format
     with TrainingProgress(run.path.name, quiet=job.quiet or not workers.is_first, best=lambda b: shown(-b)) as progress:
         progress.note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
-        fit = MaskedFit(model, kind, config.train, config.seed, workers, run, seq_len, progress.note, recovery_scores)
+        schedule = _schedule(config, len(rows))
+        arguments = (model, kind, config.train, config.seed, workers, run, seq_len, progress.note, recovery_scores)
+        fit = MaskedFit(*arguments, pieces=schedule.total / schedule.steps_per_epoch * facts["train"].pieces)
         before = _before(run, workers, lambda: _scores(fit, tokenizer, held_out, probes, seq_len))
         on_evaluation = _on_evaluation(job, run, fit, tokenizer, seq_len)
-        fitted = fit.fit(rows, held_out, _schedule(config, len(rows)), progress.step, on_evaluation)
+        fitted = fit.fit(rows, held_out, schedule, progress.step, on_evaluation)
     if workers.is_first:
         save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
     last, _ = load_masked(str(run.path / f"checkpoint-{fitted.step}"))

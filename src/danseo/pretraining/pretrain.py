@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from danseo.config import identifying
 from danseo.errors import DanseoError
 from danseo.experiment import environment
-from danseo.pretraining.budget import settled_schedule
+from danseo.pretraining.budget import planned_pieces, settled_schedule
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.folders import RESULT, claim, packed_folder, reported
 from danseo.pretraining.masker import TextMasker
@@ -78,7 +79,8 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
         progress.note(summary(facts))
         rows = PackedRows(packed / "train")
         held_out = PackedRows(packed / "held_out", job.config.text.held_out_rows)
-        fit = masked_fit(job.config, model, tokenizer, workers, run, progress.note)
+        pieces = planned_pieces(job.config, facts["train"].pieces)
+        fit = masked_fit(job.config, model, tokenizer, workers, run, progress.note, pieces)
         schedule = settled_schedule(
             job.config, fit, rows, lambda: _measured(job, fit, tokenizer, held_out), progress.note
         )
@@ -132,15 +134,22 @@ def summary(facts: dict[str, PackedFacts]) -> str:
 
 
 def masked_fit(
-    config: PretrainConfig, model: Any, tokenizer: Any, workers: "Workers", run: Run, on_note: Callable[[str], None]
+    config: PretrainConfig,
+    model: Any,
+    tokenizer: Any,
+    workers: "Workers",
+    run: Run,
+    on_note: Callable[[str], None],
+    pieces: float = math.inf,
 ) -> "MaskedFit":
-    """The model with ordinary masking, ready to be fitted."""
+    """The model with ordinary masking, ready to be fitted on so many pieces."""
     from danseo.models.masked import MaskedKind
     from danseo.training.masked_fit import MaskedFit
 
     masker = TextMasker(Vocabulary.of(tokenizer), config.mask, config.text.seq_len, config.seed)
     kind = MaskedKind(masker, tokenizer.pad_token_id, masker.read_batch)
-    return MaskedFit(model, kind, config.train, config.seed, workers, run, config.text.seq_len, on_note)
+    seq_len = config.text.seq_len
+    return MaskedFit(model, kind, config.train, config.seed, workers, run, seq_len, on_note, pieces=pieces)
 
 
 def _evaluated(

@@ -36,7 +36,13 @@ class MaskedModel:
         model.to(self.device)
 
     @classmethod
-    def load(cls, source: str, device: str | None = None, precision: str = "auto") -> "MaskedModel":
+    def load(
+        cls,
+        source: str,
+        device: str | None = None,
+        precision: str = "auto",
+        on_note: Callable[[str], None] = lambda line: None,
+    ) -> "MaskedModel":
         """The model of a checkpoint folder or Hub id, from safetensors, with its own head."""
         model, tokenizer = _loaded(source)
         where = str(_usable_device(device))
@@ -45,7 +51,7 @@ class MaskedModel:
 
             to_bytes(model, _usable_device(device))
             return cls(model, tokenizer, where, precision, name=source)
-        return cls(model, tokenizer, where, usable_precision(model, where, precision), name=source)
+        return cls(model, tokenizer, where, usable_precision(model, where, precision, on_note), name=source)
 
     def gap_logits(
         self, inputs: Sequence[Sequence[int]], places: Sequence[int], on_done: Callable[[int], None] = lambda n: None
@@ -140,35 +146,19 @@ def _usable_device(device: str | None) -> Any:
     return Workers(device).device
 
 
-def usable_precision(model: Any, device: str, precision: str) -> str:
+def usable_precision(model: Any, device: str, precision: str, on_note: Callable[[str], None]) -> str:
     """fp32 or bf16; auto takes the faster one of those that work here."""
     import torch
 
     from danseo.config import TrainConfig
     from danseo.data import cache_root
-    from danseo.training.speed import Gear, fastest, precisions
+    from danseo.models.encoder.network import Network
+    from danseo.training.speed import choose_gear
 
-    place = torch.device(device)
-    allowed = precisions(TrainConfig(precision=precision), place, cache_root() / "measured.json")  # type: ignore[arg-type]
-    if len(allowed) == 1:
-        return allowed[0]
-    model.to(place)
-    return fastest([Gear(each, "") for each in allowed], lambda gear: _seconds(model, gear, place)).precision
-
-
-def _seconds(model: Any, gear: Any, device: Any) -> float:
-    """The time of one forward pass over a batch of ordinary shape."""
-    import time
-
-    import torch
-
-    from danseo.models.masked_head import hidden_states
-
-    ids = torch.full((8, 64), 5, device=device)
-    start = time.perf_counter()
-    with torch.inference_mode(), gear.autocast(device):
-        hidden_states(model, ids, torch.ones_like(ids)).float().sum().item()
-    return time.perf_counter() - start
+    model.to(device)
+    config = TrainConfig(precision=precision, attention=model.config._attn_implementation)  # type: ignore[arg-type]
+    memory = cache_root() / "measured.json"
+    return choose_gear(Network(model, None), config, torch.device(device), memory, on_note=on_note).precision
 
 
 def weights_hash(source: str) -> str:

@@ -69,7 +69,7 @@ class Sweep:
         from danseo.probing.masked import MaskedModel
 
         start = time.perf_counter()
-        masked = MaskedModel.load(checkpoint.source, self.device, self.precision)
+        masked = MaskedModel.load(checkpoint.source, self.device, self.precision, self.on_note)
         loaded = time.perf_counter() - start
         result = probe_model(masked, self.items, self.options, self.analyser, self.on_progress)
         seconds = {"loading": loaded, **result.seconds}

@@ -124,14 +124,14 @@ class Fitting:
             "epoch": round(step.epoch, 4),
             "loss": sum(progress.losses) / len(progress.losses),
             "rate": step.rate,
-            "score": score if math.isfinite(score) else None,
-            "best": progress.best if math.isfinite(progress.best) else None,
+            "score": score,
+            "best": progress.best,
             **({"raw_score": raw, "averaged": self.average.count} if self.average.is_active else {}),
             **self.noted,
         }
         progress.losses = []
         if self.engine.workers.is_first:
-            self.run.log(record)
+            self.run.log({key: _defined(value) for key, value in record.items()})
         progress.log_lines += 1
 
     def _score(self, evaluate: Callable[[], float]) -> float:
@@ -193,6 +193,11 @@ class Fitting:
             moments.setdefault(int(place), {})[key] = value
         if moments:
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+
+def _defined(value: Any) -> Any:
+    """None in place of what is no number: an undefined metric, or a loss beyond all bounds."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,7 +1,10 @@
 """Fitting a masked language model with the ordinary loop: rows in, checkpoints and held-out scores out."""
 
+import math
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +22,7 @@ from danseo.training.speed import settled_gear
 from danseo.training.workers import Workers
 
 _TRIAL_SECONDS = 15.0  # of measuring, at most
-_TRIAL_STEPS = 12
+_TRIAL_ROUNDS = 6
 Evaluated = Callable[[int, float, dict[str, float]], dict[str, Any]]
 """Called after an evaluation with the step, the epoch and the scores; what it returns goes to the log."""
 
@@ -38,6 +41,7 @@ class MaskedFit:
         seq_len: int,
         on_note: Callable[[str], None] = lambda line: None,
         scores: Callable[[Sequence[Outputs]], dict[str, float]] = held_out_scores,
+        pieces: float = math.inf,
     ) -> None:
         if config.threads:
             torch.set_num_threads(config.threads)
@@ -46,7 +50,7 @@ class MaskedFit:
             model.gradient_checkpointing_enable()
         self.network = MaskedNetwork(model, seq_len).to(workers.device)
         freeze(self.network, config.freeze)
-        self.gear = settled_gear(self.network, config, workers, run)
+        self.gear = settled_gear(self.network, config, workers, run, pieces, on_note)
         self.gear.engage(self.network)
         self.engine = Engine(self.network, kind, workers, self.gear, config.batch_tokens, on_note)
 
@@ -55,17 +59,29 @@ class MaskedFit:
         return self.scores(outputs_of(self.engine, held_out))
 
     def seconds_per_step(self, rows: Sequence[Features], seconds: float) -> float:
-        """The time of a step, measured on the first ones; weights are put back afterwards."""
+        """The time of a step by steps of one part and of two, as whole ones may take long; weights are put back."""
+        wanted, part = self.config.batch_size, max(1, self.engine.tokens // self.network.shape[1])
+        sizes = sorted({min(wanted, parts * part * self.workers.world) for parts in (1, 2)})
         before, started = weights_of(self.network), time.perf_counter()
-        plan = RowPlan(_lengths(rows), self.config, self.seed, steps=_TRIAL_STEPS + 1)
-        times = [started]
-        for _ in train_steps(self.engine, rows, plan, make_optimizer(self.network, self.config), self.config):
-            times.append(time.perf_counter())
-            if times[-1] - started > min(_TRIAL_SECONDS, seconds) and len(times) > 2:
+        times: list[list[float]] = [[] for _ in sizes]
+        runs = self._trial_steps(rows, sizes)
+        for number in range(_TRIAL_ROUNDS):
+            for steps, taken in zip(runs, times, strict=True):
+                began = time.perf_counter()
+                next(steps)
+                taken.append(time.perf_counter() - began)
+            if self.workers.agreed(number > 0 and time.perf_counter() - started > min(_TRIAL_SECONDS, seconds)):
                 break
         load_weights(self.network, before)
-        measured: float = self.workers.agreed((times[-1] - times[1]) / max(1, len(times) - 2))
+        small, large = (statistics.median(taken[1:]) for taken in (times[0], times[-1]))  # the first warms up
+        per_row = max(0.0, large - small) / max(1, sizes[-1] - sizes[0])
+        measured: float = self.workers.agreed(large + (wanted - sizes[-1]) * per_row)
         return measured
+
+    def _trial_steps(self, rows: Sequence[Features], sizes: Sequence[int]) -> list[Iterator[Step]]:
+        optimizer, lengths = make_optimizer(self.network, self.config), _lengths(rows)
+        plans = [RowPlan(lengths, replace(self.config, batch_size=size), self.seed, steps=10**6) for size in sizes]
+        return [train_steps(self.engine, rows, plan, optimizer, self.config) for plan in plans]
 
     def fit(
         self,

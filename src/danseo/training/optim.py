@@ -61,7 +61,7 @@ def parameter_groups(network: nn.Module, config: TrainConfig) -> list[dict[str, 
         if not parameter.requires_grad:
             continue
         depth = depth_of(name, layers)
-        rate = config.learning_rate * config.layer_decay ** (layers + 1 - depth)
+        rate = config.learning_rate * config.layer_decay ** max(0, layers - depth)
         if not is_body(name) and config.head_learning_rate is not None:
             rate = config.head_learning_rate
         decay = 0.0 if _NO_DECAY.search(name) else config.weight_decay

@@ -1,20 +1,21 @@
-"""Which precision and attention are fastest here: measured once per device and encoder, then remembered."""
+"""Which precision and attention are fastest here: measured once per device and size of encoder, then remembered."""
 
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from danseo.config import TrainConfig
 from danseo.data import cache_root
@@ -25,7 +26,13 @@ from danseo.runs.directory import Run
 from danseo.training.workers import Workers
 
 _ROUNDS = 3
-_SHAPE = (16, 48)  # rows and pieces of an ordinary batch; a network may name its own
+_SECONDS = 3.0  # of measuring at most, but for one pass of each gear
+_SHARE = 0.02  # of the planned work, likewise
+_LITTLE = 3e12  # operations that are done before measuring pays, in half a minute or so: the usual gear does them
+_LAYERS = 2  # that are measured: they tell as much as all
+_SHAPE = (8, 48)  # rows and pieces of an ordinary batch; a network may name its own
+_USUAL = {"cpu": "fp32"}  # precision without measuring; bf16 elsewhere
+GEAR = "gear.json"
 
 
 @dataclass(frozen=True)
@@ -39,68 +46,101 @@ class Gear:
         return torch.autocast(device.type, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
 
     def engage(self, network: Network) -> None:
-        network.model.set_attn_implementation(self.attention)
+        if not takes(network, self.attention):
+            raise DanseoError(f"this encoder has no {self.attention} attention; use attention=auto")
 
 
-def choose_gear(network: Network, config: TrainConfig, device: torch.device, memory: Path) -> Gear:
-    """The gear of the settings; what they leave open is measured, or remembered from an earlier measurement."""
-    gears = list(possible_gears(network, config, device, memory))
-    if not gears:
-        raise DanseoError(f"this encoder has no {config.attention} attention; use attention=auto")
-    if len(gears) > 1:
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        sizes = [getattr(network.model.config, key, 0) for key in ("hidden_size", "num_hidden_layers")]
-        key = " ".join(
-            map(str, (name, torch.get_num_threads(), torch.__version__, type(network.model).__name__, *sizes))
-        )
-        key += " " + " ".join(f"{gear.precision}/{gear.attention}" for gear in gears)
-        if (shape := getattr(network, "shape", _SHAPE)) != _SHAPE:
-            key += f" {shape[0]}x{shape[1]}"
-        remembered = _recall(memory)
-        if key not in remembered:
-            best = fastest(gears, lambda gear: _trial(network, gear, device))
-            remembered[key] = asdict(best)
-            write_atomically(memory, json.dumps(remembered, indent=2))
-        gears = [Gear(**remembered[key])]
-    gears[0].engage(network)
-    return gears[0]
+def takes(network: Network, attention: str) -> bool:
+    """Switch to an attention where the family has it; some only warn and go on with their own."""
+    try:
+        network.model.set_attn_implementation(attention)
+    except (ValueError, ImportError):
+        return False
+    return bool(network.model.config._attn_implementation == attention)
 
 
-def settled_gear(network: Network, config: TrainConfig, workers: Workers, run: Run | None) -> Gear:
-    """As an earlier start of the run had it, else as measured; the first process decides."""
+def settled_gear(
+    network: Network,
+    config: TrainConfig,
+    workers: Workers,
+    run: Run | None,
+    pieces: float = math.inf,
+    on_note: Callable[[str], None] = lambda line: None,
+) -> Gear:
+    """As an earlier start of the run had it, else chosen for so many pieces; the first process decides."""
     gear: Gear | None = None
     if workers.is_first:
-        if run and (run.path / "gear.json").is_file():
-            gear = Gear(**run.read_json("gear.json"))
-        else:
-            gear = choose_gear(network, config, workers.device, cache_root() / "measured.json")
+        gear = recorded_gear(run, config, workers.device) if run else None
+        if gear is None:
+            gear = choose_gear(network, config, workers.device, cache_root() / "measured.json", pieces, on_note)
             if run:
-                run.write_json("gear.json", asdict(gear))
+                run.write_json(GEAR, {**asdict(gear), "device": workers.device.type})
     chosen: Gear = workers.agreed(gear)
     return chosen
 
 
-def possible_gears(network: Network, config: TrainConfig, device: torch.device, memory: Path) -> Iterator[Gear]:
-    """Every gear that the settings allow and the encoder has."""
-    for attention in ("sdpa", "eager") if config.attention == "auto" else (config.attention,):
-        try:
-            network.model.set_attn_implementation(attention)
-        except (ValueError, ImportError):
-            continue  # a family without this implementation
-        for precision in precisions(config, device, memory):
-            yield Gear(precision, attention)
+def recorded_gear(run: Run, config: TrainConfig, device: torch.device) -> Gear | None:
+    """The gear that a run computed with, where the settings and the device allow it."""
+    if not (run.path / GEAR).is_file():
+        return None
+    kept = run.read_json(GEAR)
+    gear = Gear(kept["precision"], kept["attention"])
+    allowed = config.precision in ("auto", gear.precision) and config.attention in ("auto", gear.attention)
+    return gear if allowed and kept.get("device") == device.type else None
+
+
+def choose_gear(
+    network: Network,
+    config: TrainConfig,
+    device: torch.device,
+    memory: Path,
+    pieces: float = math.inf,
+    on_note: Callable[[str], None] = lambda line: None,
+) -> Gear:
+    """The gear of the settings; what they leave open is measured, or remembered, and where little is to do, the usual.
+
+    Whether there is little depends on the work alone, never on the clock: the same command computes the same way.
+    """
+    attentions = [name for name in _attentions(config) if takes(network, name)]
+    if not attentions:
+        raise DanseoError(f"this encoder has no {config.attention} attention; use attention=auto")
+    is_little = pieces * _operations(network) < _LITTLE
+    usual = (_USUAL.get(device.type, "bf16"),)
+    allowed = usual if is_little and config.precision == "auto" else precisions(config, device, memory)
+    gears = [Gear(precision, attention) for attention in attentions for precision in allowed]
+    gear = gears[0] if is_little else _fastest_known(network, gears, device, memory, pieces, on_note)
+    gear.engage(network)
+    return gear
+
+
+def _attentions(config: TrainConfig) -> tuple[str, ...]:
+    return ("sdpa", "eager") if config.attention == "auto" else (config.attention,)
+
+
+def _operations(network: Network) -> float:
+    """Of learning from one piece: two per weight forward and four backward; tables are only looked up."""
+    body = network.model.base_model
+    weights: int = sum(parameter.numel() for parameter in body.parameters())
+    tables: int = body.get_input_embeddings().weight.numel()
+    return 6.0 * (weights - tables)
 
 
 def precisions(config: TrainConfig, device: torch.device, memory: Path) -> tuple[str, ...]:
-    """The precisions that the settings allow and the device survives."""
+    """The precisions that the settings allow and the device survives, the usual one first."""
     if config.precision == "fp32" or device.type != "cpu":
         return ("bf16", "fp32") if config.precision == "auto" else (config.precision,)
-    works = bf16_works(memory)
     if config.precision == "auto":
-        return ("bf16", "fp32") if works else ("fp32",)
-    if not works:
+        return ("fp32", "bf16") if has_bf16() and bf16_works(memory) else ("fp32",)
+    if not bf16_works(memory):
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", _SAFE_ISA)
     return ("bf16",)
+
+
+def has_bf16() -> bool:
+    """Whether this CPU has instructions for bfloat16; imitated, it is many times slower than fp32."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return True  # left to the measuring
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def bf16_works(memory: Path) -> bool:
@@ -110,12 +150,12 @@ def bf16_works(memory: Path) -> bool:
     find out. The answer is remembered.
     """
     key = f"bf16 {platform.machine()} {platform.node()} {torch.__version__}"
-    remembered = _recall(memory)
-    if key not in remembered:
+    known = _recall(memory).get(key)
+    if known is None:
         child = subprocess.run([sys.executable, "-c", _BF16_TRIAL], capture_output=True, timeout=120, check=False)
-        remembered[key] = child.returncode == 0
-        write_atomically(memory, json.dumps(remembered, indent=2))
-    return bool(remembered[key])
+        known = child.returncode == 0
+        _remember(memory, key, known)
+    return bool(known)
 
 
 _SAFE_ISA = "AVX512_CORE_BF16"  # bfloat16 without the matrix units
@@ -130,31 +170,92 @@ for _ in range(100):
 """
 
 
-def fastest(gears: list[Gear], trial: Callable[[Gear], float]) -> Gear:
-    """The gear with the shortest median time; rounds are interleaved, so that noise meets all alike."""
-    for gear in gears:
-        trial(gear)  # warm-up
-    times: dict[Gear, list[float]] = {gear: [] for gear in gears}
+def _fastest_known(
+    network: Network,
+    gears: list[Gear],
+    device: torch.device,
+    memory: Path,
+    pieces: float,
+    on_note: Callable[[str], None],
+) -> Gear:
+    """The fastest gear by the times that are remembered, or measured now and remembered."""
+    if len(gears) == 1:
+        return gears[0]
+    key, names = _key(network, device), {gear: f"{gear.precision} {gear.attention}" for gear in gears}
+    times = _recall(memory).get(key)
+    if not (isinstance(times, dict) and set(names.values()) <= times.keys()):
+        on_note("measuring which precision and attention are fastest here (some seconds, once per size of encoder)")
+        with _shortened(network.model.base_model) as share:
+            rows, width = _shape(network)
+            trials = pieces / (rows * width * share)
+            measured = measured_seconds(gears, lambda gear: _trial(network, gear, device), trials)
+        times = {names[gear]: seconds for gear, seconds in measured.items()}
+        _remember(memory, key, times)
+    return min(gears, key=lambda gear: float(times[names[gear]]))
+
+
+def _key(network: Network, device: torch.device) -> str:
+    """What times depend on: the device, and the size of the body, whatever head is on it."""
+    cpu = device.type == "cpu"
+    name = f"cpu {torch.backends.cpu.get_cpu_capability()}" if cpu else torch.cuda.get_device_name(device)
+    config = network.model.config
+    sizes = [getattr(config, key, 0) for key in ("hidden_size", "num_hidden_layers")]
+    rows, width = _shape(network)
+    body = f"{config.model_type} {sizes[0]} x {sizes[1]}"
+    return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {body}, {rows} x {width} pieces"
+
+
+def measured_seconds(gears: Sequence[Gear], trial: Callable[[Gear], float], trials: float) -> dict[Gear, float]:
+    """The median time of each gear for work of so many trials; rounds are interleaved, so that noise meets all alike.
+
+    The first one warms up. No round begins when a share of the work, or some seconds, are spent.
+    """
+    started = time.perf_counter()
+    times = {gear: [trial(gear)] for gear in gears}
+    limit = min(_SECONDS, _SHARE * trials * min(first for (first,) in times.values()))
     for _ in range(_ROUNDS):
+        if time.perf_counter() - started >= limit:
+            break
         for gear in gears:
             times[gear].append(trial(gear))
-    return min(gears, key=lambda gear: statistics.median(times[gear]))
+    return {gear: statistics.median(taken[1:] or taken) for gear, taken in times.items()}
+
+
+@contextmanager
+def _shortened(body: Any) -> Iterator[float]:
+    """The body with only its last layers, for as long as the block lasts; their share of all."""
+    count = getattr(body.config, "num_hidden_layers", 0)
+    lists = [
+        (parent, name, child)
+        for parent in body.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, nn.ModuleList) and len(child) == count
+    ]
+    for parent, name, child in lists:
+        setattr(parent, name, child[-_LAYERS:])
+    try:
+        yield min(1.0, _LAYERS / count) if lists else 1.0
+    finally:
+        for parent, name, child in lists:
+            setattr(parent, name, child)
+
+
+def _shape(network: Network) -> tuple[int, int]:
+    shape: tuple[int, int] = getattr(network, "shape", _SHAPE)
+    return shape
 
 
 def _trial(network: Network, gear: Gear, device: torch.device) -> float:
-    """Seconds of one forward and backward pass over a batch of ordinary shape."""
+    """Seconds of one forward and backward pass of the body over a batch of ordinary shape."""
     gear.engage(network)
-    ids = torch.full(getattr(network, "shape", _SHAPE), 5, device=device)
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "segments": torch.zeros_like(ids)}
-    inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
+    ids = torch.full(_shape(network), 5, device=device)
     # One thread's own seconds, where there is one: other work on the machine would decide otherwise.
     clock = time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     start = clock()
     with gear.autocast(device):
-        outputs = network.model(**inputs)
-    tensors = [value for value in outputs.values() if isinstance(value, Tensor) and value.requires_grad]
-    if tensors:  # a frozen encoder has only its forward pass
-        torch.stack([value.float().mean() for value in tensors]).sum().backward()
+        states = network.model.base_model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    if states.requires_grad:  # a frozen encoder has only its forward pass
+        states.float().mean().backward()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elapsed = clock() - start
@@ -167,3 +268,7 @@ def _recall(memory: Path) -> dict[str, Any]:
         return dict(read_object(memory).values)
     except DataError:
         return {}  # not measured yet, or unreadable: measured again
+
+
+def _remember(memory: Path, key: str, value: Any) -> None:
+    write_atomically(memory, json.dumps({**_recall(memory), key: value}, indent=2))

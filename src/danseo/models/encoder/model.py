@@ -31,7 +31,7 @@ from danseo.training.batching import packed
 from danseo.training.fit import Fitting, Progress, load_weights
 from danseo.training.loop import Engine, Step, outputs_of
 from danseo.training.optim import freeze
-from danseo.training.speed import Gear, settled_gear
+from danseo.training.speed import Gear, recorded_gear, settled_gear
 from danseo.training.workers import Workers
 
 KINDS: dict[str, type[Kind]] = {
@@ -53,7 +53,7 @@ class Encoder:
     """A pretrained body with a head."""
 
     def __init__(self, config: RunConfig, task: Task, workers: Workers, source: Path | None = None) -> None:
-        self.config, self.task, self.workers = config, task, workers
+        self.config, self.task, self.workers, self.source = config, task, workers, source
         if config.train.threads:
             torch.set_num_threads(config.train.threads)
         cls = kind_of(task)
@@ -82,7 +82,8 @@ class Encoder:
 
     def fit(self, run: Run, on_step: Callable[[Step, Progress], None], on_note: Callable[[str], None]) -> Progress:
         """Train on what prepare() encoded; the best weights by the select half remain."""
-        engine = self._engine(run, on_note)
+        pieces = self.config.train.epochs * sum(map(len, self.train_features))
+        engine = self._engine(run, on_note, pieces)
         chosen = self._half(self.config.train.select_on)
         fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, run)
         return fitting.run_to_end(lambda: self._headline(engine, *chosen), on_step)
@@ -120,10 +121,15 @@ class Encoder:
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
 
-    def _engine(self, run: Run | None = None, on_note: Callable[[str], None] = lambda note: None) -> Engine:
+    def _engine(
+        self, run: Run | None = None, on_note: Callable[[str], None] = lambda note: None, pieces: float = 0
+    ) -> Engine:
+        """Ready to compute, for learning from so many pieces; a saved model computes as it did when it learned."""
         if self.gear is None:
             self.network.to(self.workers.device)
-            self.gear = settled_gear(self.network, self.config.train, self.workers, run)
+            if self.source:
+                self.gear = recorded_gear(Run(self.source.parent), self.config.train, self.workers.device)
+            self.gear = self.gear or settled_gear(self.network, self.config.train, self.workers, run, pieces, on_note)
         self.gear.engage(self.network)
         return Engine(self.network, self.kind, self.workers, self.gear, self.config.train.batch_tokens, on_note)
 

@@ -123,6 +123,8 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
         )
     except Exception as error:  # as above
         raise loading_error(name, error) from None
+    for weights in model.parameters():
+        weights.data = weights.data.clone()  # from wherever they lie in the file, on which the last bits would depend
     _fit_vocabulary(model, kind.pieces)
     head = None if kind.head else kind.build_head(model.config, model.get_input_embeddings())
     network = Network(model, head, reads_first=kind.head == "AutoModelForSequenceClassification")
