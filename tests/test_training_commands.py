@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from danseo.lines import BadLine, examples_from
+from danseo.lines import BadLine, read_line
 from danseo.tasks import TASKS
 
 
@@ -86,7 +86,8 @@ GOOD = {
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_reads_lines(name):
-    found = list(examples_from([GOOD[name] + "\n", "{}\n", '{"text": 1, "sentence": 2}\n'], TASKS[name]))  # type: ignore[arg-type]
+    lines = [GOOD[name], "{}", '{"text": 1, "sentence": 2}']
+    found = [read_line(line.encode(), number, TASKS[name]) for number, line in enumerate(lines, 1)]
     assert not isinstance(found[0], BadLine)
     assert all(isinstance(bad, BadLine) and bad.reason.startswith(f"line {bad.number}") for bad in found[1:])
 

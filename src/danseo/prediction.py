@@ -4,14 +4,14 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from danseo.errors import DanseoError, DataError, PartlyDone
 from danseo.evaluation import open_run
-from danseo.lines import BadLine, examples_from
+from danseo.lines import BadLine, lines_in, read_line, unpacked
 from danseo.metrics.tagging import spans_of
+from danseo.models.floor import FLOORS
 from danseo.models.load import load_model
 from danseo.records import Prediction
 from danseo.tasks import get_task
@@ -31,39 +31,45 @@ def predict_lines(
     run = open_run(path)
     task = get_task(run.config.task)
     model = load_model(run, device, precision)
+    with_pos = task.kind == "parse" and run.config.model not in FLOORS and run.config.head.architecture == "official"
     bad = done = 0
-    with opened(file) as source, target(output) as sink:
-        lines = examples_from(source, task)
-        while part := list(islice(lines, batch)):
-            for line in (item for item in part if isinstance(item, BadLine)):
+    with opened(file) as raw, target(output, file) as sink:
+        source = unpacked(raw, "standard input" if file == "-" else file)
+        for group in lines_in(source, batch):
+            found = [read_line(line, number, task, with_pos=with_pos) for number, line in group]
+            for line in (item for item in found if isinstance(item, BadLine)):
                 print(f"danseo: {line.reason}", file=sys.stderr)
                 bad += 1
-            good = [item for item in part if not isinstance(item, BadLine)]
+            good = [item for item in found if item is not None and not isinstance(item, BadLine)]
             for record in answered(model, task, good):
                 sink.write(json.dumps(record, ensure_ascii=False) + "\n")
             sink.flush()
             done += len(good)
+    if bad and not done:
+        raise DataError(f"{bad} of {bad} lines could not be read; nothing is answered")
     if bad:
         raise PartlyDone(f"{bad} of {bad + done} lines could not be read; the other {done} are answered")
 
 
-def opened(file: str) -> AbstractContextManager[TextIO]:
+def opened(file: str) -> AbstractContextManager[BinaryIO]:
     """A file, or standard input for "-"."""
     if file == "-":
-        return nullcontext(sys.stdin)
+        return nullcontext(sys.stdin.buffer)
     try:
-        return Path(file).open(encoding="utf-8")
+        return Path(file).open("rb")
     except OSError as error:
         raise DataError(
             f"{file} cannot be read: {error.strerror}; name a file of lines, or - for standard input"
         ) from None
 
 
-def target(output: Path | None) -> AbstractContextManager[TextIO]:
-    """A file, or standard output."""
+def target(output: Path | None, file: str) -> AbstractContextManager[TextIO]:
+    """A file, or standard output; never the file that is read."""
     if output is None:
         return nullcontext(sys.stdout)
     try:
+        if file != "-" and output.exists() and output.samefile(file):
+            raise DanseoError(f"{output} is what is read; write the answers to another file")
         return output.open("w", encoding="utf-8")
     except OSError as error:
         raise DanseoError(f"{output} cannot be written: {error.strerror}") from None

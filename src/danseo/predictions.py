@@ -43,9 +43,9 @@ def _prediction(
     """One line of a prediction file, checked."""
     where = f"{path}, line {number}"
     try:
-        record = parse_json(line, path, number)
+        record = parse_json(line, path, number, "one JSON object per line is due")
     except DataError as error:
-        raise PredictionError(str(error).replace("is the file cut off?", "one JSON object per line is due")) from None
+        raise PredictionError(str(error)) from None
     if not isinstance(record, dict) or not isinstance(record.get("guid"), str) or "answer" not in record:
         raise PredictionError(f'{where}: should be {{"guid": …, "answer": …}}, not {quote(line.strip())}')
     if "\\u" in line and not _is_text(record):

@@ -17,7 +17,8 @@ from typing import Any
 
 from danseo.errors import DataError
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
+_RIGHT_FILE = "is this the right file for the task?"
 
 
 def quote(value: object, limit: int = 60) -> str:
@@ -40,7 +41,7 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL byte
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read: {reason}; check the path and its permissions") from None
-    if content.startswith(_GZIP_MAGIC):
+    if content.startswith(GZIP_MAGIC):
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error):
@@ -67,16 +68,20 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def parse_json(text: str, path: Path, line: int | None = None) -> Any:
+def parse_json(text: str, path: Path | None, line: int | None = None, remedy: str = "is the file cut off?") -> Any:
     """A JSON document, or a DataError that says where it breaks off; line is that of a one-line document."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        place = f"{path}, line {line or error.lineno}"
-        raise DataError(f"{place}: not valid JSON ({error.msg}, column {error.colno}); is the file cut off?") from None
+        place = place_of(path, line or error.lineno)
+        raise DataError(f"{place}: not valid JSON ({error.msg}, column {error.colno}); {remedy}") from None
     except (ValueError, RecursionError) as error:
-        place = f"{path}, line {line}" if line else str(path)
-        raise DataError(f"{place}: not readable JSON ({quote(str(error))}); fetch the file again") from None
+        raise DataError(f"{place_of(path, line)}: not readable JSON ({quote(str(error))}); {remedy}") from None
+
+
+def place_of(path: Path | None, line: int | None = None) -> str:
+    """A file and a line of it in words, as far as they are known."""
+    return ", ".join((*([str(path)] if path else []), *([f"line {line}"] if line else [])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +90,15 @@ class Row:
 
     values: Mapping[str, Any]
     where: str
+    remedy: str = _RIGHT_FILE
+    """What to do when a field is missing."""
 
     def error(self, message: str) -> DataError:
         return DataError(f"{self.where}: {message}")
 
     def _get(self, key: str, kind: type | tuple[type, ...], word: str) -> Any:
         if key not in self.values:
-            raise self.error(f"field {key!r} is missing; is this the right file for the task?")
+            raise self.error(f"field {key!r} is missing; {self.remedy}")
         value = self.values[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self.error(f"field {key!r} should be {word}, not {quote(value)}")
@@ -141,11 +148,11 @@ class Row:
         return value
 
     def child(self, key: str) -> "Row":
-        return Row(self._get(key, dict, "an object"), f"{self.where}, {key}")
+        return Row(self._get(key, dict, "an object"), f"{self.where}, {key}", self.remedy)
 
     def children(self, key: str) -> list["Row"]:
         items = self._get(key, list, "a list")
-        return [as_row(item, f"{self.where}, {key} {number}") for number, item in enumerate(items, 1)]
+        return [as_row(item, f"{self.where}, {key} {number}", self.remedy) for number, item in enumerate(items, 1)]
 
     def texts(self, key: str) -> tuple[str, ...]:
         items = self._get(key, list, "a list")
@@ -156,12 +163,12 @@ class Row:
         return tuple(items)
 
 
-def as_row(value: object, where: str) -> Row:
+def as_row(value: object, where: str, remedy: str = _RIGHT_FILE) -> Row:
     """The value as a Row, if it is an object."""
     if not isinstance(value, dict):
         raise DataError(f"{where}: should be an object with named fields, not {quote(value)}")
     guid = value.get("guid")
-    return Row(value, f"{where} (guid {quote(guid)})" if isinstance(guid, str) else where)
+    return Row(value, f"{where} (guid {quote(guid)})" if isinstance(guid, str) else where, remedy)
 
 
 def is_parquet(path: Path) -> bool:

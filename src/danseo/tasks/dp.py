@@ -18,6 +18,13 @@ LABELS = (
         "VNP_CNJ X_CMP AP_CMP AP_SBJ R NP_SVJ"
     ).split(),
 )
+TAGS = tuple(
+    (
+        "NNG NNP NNB NP NR VV VA VX VCP VCN MMA MMD MMN MAG MAJ JC IC JKS JKC JKG JKO JKB JKV JKQ JX EP EF EC ETN ETM "
+        "XPN XSN XSV XSA XR SF SP SS SE SO SL SH SW SN NA"
+    ).split()
+)
+"""Parts of speech; a word has one per morpheme, joined by +."""
 
 
 def read(path: Path) -> list[ParseExample]:

@@ -242,11 +242,14 @@ class Frame:
 
 def owners(begins: Any, sizes: Any) -> list[Any]:
     """Per window, which of its pieces have more context there than in any other window; the first one wins ties."""
-    ends = begins + sizes
-    pieces = np.arange(ends[-1])
-    context = np.minimum(pieces - begins[:, None], ends[:, None] - 1 - pieces)
-    winners = np.where(context >= 0, context + 0.01 * sizes[:, None], -1.0).argmax(axis=0)
-    return [winners[begin:end] == k for k, (begin, end) in enumerate(zip(begins, ends, strict=True))]
+    ends = (begins + sizes).tolist()
+    context, winners = np.full(ends[-1], -1.0), np.zeros(ends[-1], dtype=np.int64)
+    for k, (begin, end) in enumerate(zip(begins.tolist(), ends, strict=True)):  # not all at once: that is quadratic
+        places = np.arange(end - begin)
+        here = np.minimum(places, places[::-1]) + 0.01 * len(places)
+        better = here > context[begin:end]
+        context[begin:end][better], winners[begin:end][better] = here[better], k
+    return [winners[begin:end] == k for k, (begin, end) in enumerate(zip(begins.tolist(), ends, strict=True))]
 
 
 def gold_places(example: QuestionExample, record: Features) -> tuple[int, int]:

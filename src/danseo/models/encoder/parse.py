@@ -24,13 +24,9 @@ from danseo.models.encoder.kind import (
 from danseo.models.encoder.pieces import trimmed_offsets
 from danseo.models.encoder.places import NOWHERE, place_cross_entropy
 from danseo.records import ParseExample, Prediction
+from danseo.tasks.dp import TAGS
 from danseo.trees import FLOOR, best_tree
 
-_TAGS = (
-    "NNG NNP NNB NP NR VV VA VX VCP VCN MMA MMD MMN MAG MAJ JC IC JKS JKC JKG JKO JKB JKV JKQ JX EP EF EC ETN ETM "
-    "XPN XSN XSV XSA XR SF SP SS SE SO SL SH SW SN NA"
-)
-TAGS = tuple(_TAGS.split())
 LSTM_SIZE, TAG_SIZE = 768, 256  # of the official architecture
 
 
@@ -144,7 +140,7 @@ class Parse(Kind):
     def _whole_relations(self, relations: Any, words: int) -> Any:
         """The best relation for each word and head; words past the limit get the most frequent one, the root VP."""
         kept = len(relations)
-        whole = np.zeros((words, words + 1), dtype=np.int64)
+        whole = np.zeros((words, words + 1), dtype=np.int8)
         whole[:kept, : kept + 1] = relations
         if kept < words:
             whole[:kept, kept + 1] = relations[:, 0]
