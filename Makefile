@@ -1,4 +1,4 @@
-# make install | demo | test | check | bench[-NAME] | proof[-NAME]   (each sets up .venv first, once)
+# make install | demo | test | check | bench[-NAME] | proof[-NAME] | mini   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: install demo test check format bench bench-scoring bench-training bench-probing bench-pretraining proof proof-tasks \
-	proof-masked proof-sweeps clean
+	proof-masked proof-sweeps mini clean
 
 install: $(STAMP)
 
@@ -50,6 +50,14 @@ proof-tasks: $(STAMP)
 
 proof-masked proof-sweeps: proof-%: $(STAMP)
 	@$(BIN)/python bench/proof_$*.py
+
+# The encoder in the box, pre-trained from nothing: half a day on one core. The same command goes on after a kill.
+MINI_TEXT ?= ../shared/data/text/kowiki
+MINI_OUT ?= $(HOME)/.cache/danseo/mini
+THREADS ?= 1
+mini: $(STAMP)
+	@nice -n 19 $(DANSEO) pretrain --config configs/pretrain/mini.toml --text $(MINI_TEXT) --out $(MINI_OUT) \
+		--set threads=$(THREADS)
 
 clean:
 	rm -rf $(VENV) build dist

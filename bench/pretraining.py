@@ -26,7 +26,7 @@ from danseo.models.scratch import Size, encoder_config, train_tokenizer
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import encoded_parts
 from danseo.pretraining.packing import PackedRows, write_packed
-from danseo.pretraining.pretrain import masked_fit
+from danseo.pretraining.pretrain import text_fit
 from danseo.pretraining.text import stream
 from danseo.runs.directory import Run
 from danseo.training.loop import train_steps
@@ -92,7 +92,7 @@ def prepared(
 def danseo_way(
     model: Any, tokenizer: Any, rows: PackedRows, config: PretrainConfig, steps: int, run: Run
 ) -> Callable[[], tuple[int, float]]:
-    fit = masked_fit(config, model, tokenizer, Workers("cpu"), run, lambda line: None)
+    fit = text_fit(config, model, tokenizer, Workers("cpu"), run, lambda line: None)
     optimizer = make_optimizer(fit.network, config.train)
     lengths: Any = rows.lengths()
     plan = RowPlan(lengths, config.train, 1, steps=10**9)

@@ -29,10 +29,12 @@ class MaskedNetwork(Network):
 
     def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
         """Sequences with gaps as padded tensors."""
-        masked = [kind.masker(record, kind.step if with_gold else None) for record in features]
-        ids = padded([one.ids for one in masked], kind.pad)
+        return self.tensors(kind.masked(features, with_gold), features, kind.pad)
+
+    def tensors(self, masked: Sequence[Any], features: Sequence[Features], pad: int) -> dict[str, Tensor]:
+        """What is masked as tensors; rows of several documents number them."""
         batch = {
-            "input_ids": ids,
+            "input_ids": padded([one.ids for one in masked], pad),
             "attention_mask": padded([np.ones(len(one.ids), dtype=np.int64) for one in masked], 0),
             "places": padded([one.places for one in masked], 0),
             "is_gap": padded([np.ones(len(one.places), dtype=np.int64) for one in masked], 0).bool(),
@@ -66,6 +68,14 @@ class MaskedKind:
         self.step = number
         self.on_batch(batch)
 
+    def masked(self, features: Sequence[Features], with_gold: bool) -> list[Any]:
+        """The sequences with their gaps: those of the step, or those of every evaluation."""
+        return [self.masker(record, self.step if with_gold else None) for record in features]
+
+    def quality(self, scores: dict[str, float], step: int) -> float:
+        """What an evaluation is worth; the best weights are kept."""
+        return -scores["held_out_loss"]
+
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """The weighted sum of cross entropies, and the weights it is summed over."""
         losses = nn.functional.cross_entropy(outputs["logits"].float(), batch["labels"], reduction="none")
@@ -76,12 +86,16 @@ class MaskedKind:
     ) -> list[Outputs]:
         """Per sequence: the loss at each gap, whether the piece was the first guess, and the weight."""
         logits = outputs["logits"].float()
-        losses = nn.functional.cross_entropy(logits, batch["labels"], reduction="none").cpu().numpy()
-        right = (logits.argmax(-1) == batch["labels"]).cpu().numpy()
-        owners, weights = batch["owners"].cpu().numpy(), batch["weights"].cpu().numpy()
-        cuts = np.searchsorted(owners, np.arange(1, len(features)))
-        columns = (np.split(column, cuts) for column in (losses, right, weights))
-        return [{"losses": a, "right": b, "weights": c} for a, b, c in zip(*columns, strict=True)]
+        losses = nn.functional.cross_entropy(logits, batch["labels"], reduction="none")
+        columns = {"losses": losses, "right": logits.argmax(-1) == batch["labels"], "weights": batch["weights"]}
+        return by_record(columns, batch["owners"], len(features))
+
+
+def by_record(columns: dict[str, Tensor], owners: Tensor, records: int) -> list[Outputs]:
+    """Columns over the places of a whole batch, cut into those of each record."""
+    cuts = np.searchsorted(owners.cpu().numpy(), np.arange(1, records))
+    parts = {name: np.split(column.cpu().numpy(), cuts) for name, column in columns.items()}
+    return [{name: part[k] for name, part in parts.items()} for k in range(records)]
 
 
 def recovery_scores(outputs: Sequence[Outputs]) -> dict[str, float]:

@@ -34,8 +34,9 @@ def hidden_states(model: Any, ids: Tensor, mask: Tensor, documents: Tensor | Non
     if documents is None:
         outputs = model.base_model(input_ids=ids, attention_mask=mask)
     elif model.config.model_type == "deberta-v2":
-        embedded = model.deberta.embeddings(input_ids=ids, position_ids=restarted(documents), mask=mask)
-        outputs = model.deberta.encoder(embedded, _together(documents, mask).unsqueeze(1), output_hidden_states=False)
+        body = model.base_model
+        embedded = body.embeddings(input_ids=ids, position_ids=restarted(documents), mask=mask)
+        outputs = body.encoder(embedded, _together(documents, mask).unsqueeze(1), output_hidden_states=False)
     else:
         offset = model.config.pad_token_id + 1 if model.config.model_type in _COUNTED_FROM_PADDING else 0
         places = (restarted(documents) + offset) * mask if offset else restarted(documents)

@@ -44,34 +44,58 @@ def make_encoder(
 
 def train_tokenizer(texts: Iterable[str], family: str, size: Size) -> Any:
     """WordPiece as the Korean BERTs have it, or SentencePiece-style unigrams for XLM-R."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-    if family == "xlm-roberta":
-        tokenizer = Tokenizer(models.Unigram())
-        tokenizer.normalizer = normalizers.NFC()
-        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-        trainer: Any = trainers.UnigramTrainer(
-            vocab_size=size.vocabulary, special_tokens=list(SPECIALS), unk_token="[UNK]", show_progress=False
-        )
-    else:
-        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
-        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(
+    if family != "xlm-roberta":
+        tokenizer = _wordpiece({})
+        trainer: Any = trainers.WordPieceTrainer(
             vocab_size=size.vocabulary, special_tokens=list(SPECIALS), show_progress=False, limit_alphabet=4000
         )
+        tokenizer.train_from_iterator(texts, trainer)
+        return wordpiece_tokenizer(set(tokenizer.get_vocab()) - set(SPECIALS), size.positions)
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size.vocabulary, special_tokens=list(SPECIALS), unk_token="[UNK]", show_progress=False
+    )
     tokenizer.train_from_iterator(texts, trainer)
-    if family != "xlm-roberta":  # the trainer numbers pieces at random; ours are sorted
-        pieces = [*SPECIALS, *sorted(set(tokenizer.get_vocab()) - set(SPECIALS))]
-        tokenizer.model = models.WordPiece({piece: k for k, piece in enumerate(pieces)}, unk_token="[UNK]")
+    return _finished(tokenizer, size.positions)
+
+
+def wordpiece_tokenizer(pieces: Iterable[str], positions: int) -> Any:
+    """WordPiece with these pieces beside the special ones, numbered by name: a trainer would number them at random."""
+    return _finished(_wordpiece({piece: k for k, piece in enumerate([*SPECIALS, *sorted(pieces)])}), positions)
+
+
+def bert_normalizer() -> Any:
+    """How a WordPiece reads text: as it stands, without control characters, Chinese ones apart."""
+    from tokenizers import normalizers
+
+    return normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+
+
+def _wordpiece(vocabulary: dict[str, int]) -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = bert_normalizer()
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    return tokenizer
+
+
+def _finished(tokenizer: Any, positions: int) -> Any:
+    """With the special pieces around an input, as a checkpoint has it."""
+    from tokenizers import processors
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIALS, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=size.positions, **names)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **names)
 
 
 def encoder_config(family: str, size: Size, tokenizer: Any) -> Any:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from danseo.config import TrainConfig
+from danseo.config import TrainConfig, later
 
 # What fine-tuning needs and masked training has no use for.
 _WITHOUT = {"without": ("evaluations", "monitor", "class_weights", "outside_weight", "label_smoothing", "select_on")}
@@ -23,6 +23,8 @@ class ModelConfig:
     """Attention heads."""
     vocabulary: int = 16000
     """Pieces of the tokenizer that is trained on the text."""
+    pieces: Literal["word", "morpheme"] = later("word")
+    """word: pieces are frequent parts of words; morpheme: of Kiwi's morphemes, so that none swallows a particle."""
     dropout: float = 0.0
     """Dropout everywhere; text that is seen only once or twice needs none."""
     tokenizer_documents: int = 20000
@@ -56,6 +58,18 @@ class MaskConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RtdConfig:
+    """The generator that replaces pieces, and how much telling them apart counts; only for objective = rtd."""
+
+    generator_width: int = 64
+    """Width of the generator's hidden states; its pieces are those of the model, narrowed."""
+    generator_layers: int = 2
+    """Layers of the generator."""
+    weight: float = 50.0
+    """Weight of the detection loss per piece beside the generator's loss per gap."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SaveConfig:
     """When to evaluate and write checkpoint-<step>."""
 
@@ -77,6 +91,8 @@ class PretrainConfig:
 
     checkpoint: str = ""
     """Hub id, id@revision or folder to go on from; empty starts from scratch."""
+    objective: Literal["mlm", "rtd"] = later("mlm")
+    """mlm: guess masked pieces; rtd: tell which pieces a small generator has replaced, and save no head."""
     seed: int = 42
     """Seed of weights, order, masks and dropout."""
     steps: int = 0
@@ -88,6 +104,7 @@ class PretrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)
     mask: MaskConfig = field(default_factory=MaskConfig)
+    rtd: RtdConfig = field(default_factory=RtdConfig, metadata={"later": True})
     save: SaveConfig = field(default_factory=SaveConfig)
     train: TrainConfig = field(default_factory=_pretrain_defaults, metadata=_WITHOUT)
 
@@ -95,6 +112,7 @@ class PretrainConfig:
     POSITIVE: ClassVar[tuple[str, ...]] = (
         *("model.layers", "model.hidden", "model.heads", "model.vocabulary", "model.tokenizer_documents"),
         *("text.seq_len", "text.held_out", "text.held_out_rows", "mask.probability", "save.every_epochs"),
+        *("rtd.generator_width", "rtd.generator_layers", "rtd.weight"),
     )
     SHARES: ClassVar[tuple[str, ...]] = ("model.dropout", "text.held_out", "mask.probability", "mask.maximum")
 

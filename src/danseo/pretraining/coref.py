@@ -146,7 +146,7 @@ def _identity(job: CorefJob, dataset: Path) -> str:
 
 
 def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Workers") -> None:
-    from danseo.models.masked import MaskedKind, recovery_scores
+    from danseo.models.masked import MaskedKind, MaskedNetwork, recovery_scores
     from danseo.training.masked_fit import MaskedFit
 
     config = job.config
@@ -159,8 +159,9 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
     with TrainingProgress(run.path.name, quiet=job.quiet or not workers.is_first, best=lambda b: shown(-b)) as progress:
         progress.note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
         schedule = _schedule(config, len(rows))
-        arguments = (model, kind, config.train, config.seed, workers, run, seq_len, progress.note, recovery_scores)
-        fit = MaskedFit(*arguments, pieces=schedule.total / schedule.steps_per_epoch * facts["train"].pieces)
+        arguments = (MaskedNetwork(model, seq_len), kind, config.train, config.seed, workers, run)
+        pieces = schedule.total / schedule.steps_per_epoch * facts["train"].pieces
+        fit = MaskedFit(*arguments, progress.note, recovery_scores, pieces=pieces)
         before = _before(run, workers, lambda: _scores(fit, tokenizer, held_out, probes, seq_len))
         on_evaluation = _on_evaluation(job, run, fit, tokenizer, seq_len)
         fitted = fit.fit(rows, held_out, schedule, progress.step, on_evaluation)

@@ -70,6 +70,12 @@ def unit_marks(text: str, offsets: list[tuple[int, int]], morphemes: list[tuple[
     return np.where(first, BEGINS, CONTINUES).astype(np.uint8)
 
 
+def morpheme_cuts(morphemes: list[tuple[int, int]], length: int) -> Any:
+    """Where a text may be cut into morphemes: before one, and never inside of another that shares the syllable."""
+    starts, torn = _seams(morphemes, length)
+    return starts & ~torn
+
+
 def _seams(morphemes: list[tuple[int, int]], length: int) -> tuple[Any, Any]:
     """Where morphemes begin, and where a cut would tear one: 아름다운 is 아름답 + 은, and 운 belongs to both."""
     starts, torn = np.zeros((2, length + 1), dtype=bool)

@@ -11,6 +11,7 @@ from danseo.pretraining.masking import (
     KEPT,
     SPECIAL,
     TARGET,
+    Drawn,
     Masked,
     Vocabulary,
     chosen,
@@ -38,13 +39,30 @@ class TextMasker:
         self.share = mask_share(self.config.probability, self.config.maximum, mean, self.seq_len)
 
     def __call__(self, record: Any, step: int | None) -> Masked:
-        marks = record.fields["marks"]
+        share, whole, rng = self._at(record, step)
+        return mask_text(record.ids, record.fields["marks"], share, self.vocabulary, rng, whole=whole)
+
+    def _at(self, record: Any, step: int | None) -> tuple[float, bool, np.random.Generator]:
+        """The share, whether units are masked as a whole, and the generator, which are fixed for evaluations."""
         if step is None:
-            rng = step_generator(_EVALUATION, 0, record.example)
-            return mask_text(record.ids, marks, EVALUATED_SHARE, self.vocabulary, rng)
-        rng = step_generator(self.seed, step, record.example)
-        whole = self.config.whole_words != "none"
-        return mask_text(record.ids, marks, self.share, self.vocabulary, rng, whole=whole)
+            return EVALUATED_SHARE, False, step_generator(_EVALUATION, 0, record.example)
+        return self.share, self.config.whole_words != "none", step_generator(self.seed, step, record.example)
+
+
+class ReplacingMasker(TextMasker):
+    """Gaps for replaced-token detection: every chosen piece is masked, and comes with a draw for what fills it."""
+
+    def __call__(self, record: Any, step: int | None) -> Drawn:
+        share, whole, rng = self._at(record, step)
+        places = chosen(record.fields["marks"], share, rng, whole=whole)
+        ids = record.ids.copy()
+        ids[places] = self.vocabulary.mask
+        weights = np.full(len(places), 1 / share, dtype=np.float32)
+        return Drawn(ids, places, record.ids[places], weights, rng.random(len(places)))
+
+    def is_text(self, record: Any) -> Any:
+        """Which pieces are text: only those are judged."""
+        return record.fields["marks"] != SPECIAL
 
 
 class MentionMasker:

@@ -33,6 +33,13 @@ class Masked:
     weights: Any
 
 
+@dataclass(frozen=True)
+class Drawn(Masked):
+    """A sequence with gaps that are to be filled anew: a number from 0 to 1 for each says with what."""
+
+    draws: Any
+
+
 def mask_share(minimum: float, maximum: float | None, mean_length: float, seq_len: int) -> float:
     """The share of pieces to mask; a range grows with the mean length of the batch, padding not counted."""
     if maximum is None:

@@ -15,11 +15,11 @@ from danseo.experiment import environment
 from danseo.pretraining.budget import planned_pieces, settled_schedule
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.folders import RESULT, claim, packed_folder, reported
-from danseo.pretraining.masker import TextMasker
+from danseo.pretraining.masker import ReplacingMasker, TextMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.packing import PackedFacts, PackedRows
 from danseo.pretraining.schedule import Schedule
-from danseo.pretraining.start import load_masked, save_masked, start_folder
+from danseo.pretraining.start import load_body, load_masked, save_masked, start_folder
 from danseo.pretraining.text import text_identity
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.progress import TrainingProgress
@@ -58,6 +58,10 @@ def pretrain(job: PretrainJob, out: Path | None = None, *, force: bool = False) 
     from danseo.training.workers import Workers
 
     check_config(job.config)
+    if job.probes and job.config.objective == "rtd":
+        raise DanseoError(
+            "objective = rtd trains no head that fills gaps, so it cannot be probed; leave out the probes"
+        )
     identity = identity_of(job)
     run, workers = Run(out or Path("runs") / name_of(job.config, identity)), Workers(job.device)
     if claim(run, SETTINGS, job.config, identity, workers, force):
@@ -69,18 +73,19 @@ def pretrain(job: PretrainJob, out: Path | None = None, *, force: bool = False) 
 
 def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
     started = time.perf_counter()
-    shown = "held-out loss {:.3f}".format
+    start, is_rtd = run.path / "start", job.config.objective == "rtd"
+    shown = "".format if is_rtd else "held-out loss {:.3f}".format
     with TrainingProgress(run.path.name, quiet=job.quiet or not workers.is_first, best=lambda b: shown(-b)) as progress:
         if workers.is_first:
-            start_folder(run.path / "start", job.config, job.texts, job.exclude, progress.note)
+            start_folder(start, job.config, job.texts, job.exclude, progress.note)
         workers.wait()
-        model, tokenizer = load_masked(str(run.path / "start"))
+        model, tokenizer = load_body(start) if is_rtd else load_masked(str(start))
         packed, facts = packed_folder(job.config, job.texts, job.exclude, tokenizer, workers)
         progress.note(summary(facts))
         rows = PackedRows(packed / "train")
         held_out = PackedRows(packed / "held_out", job.config.text.held_out_rows)
         pieces = planned_pieces(job.config, facts["train"].pieces)
-        fit = masked_fit(job.config, model, tokenizer, workers, run, progress.note, pieces)
+        fit = text_fit(job.config, model, tokenizer, workers, run, progress.note, pieces)
         schedule = settled_schedule(
             job.config, fit, rows, lambda: _measured(job, fit, tokenizer, held_out), progress.note
         )
@@ -104,6 +109,8 @@ def check_config(config: PretrainConfig) -> None:
         raise DanseoError(f"mask.maximum = {config.mask.maximum} is below mask.probability = {config.mask.probability}")
     if config.steps and config.minutes:
         raise DanseoError("steps and minutes are both set; choose one")
+    if config.model.pieces == "morpheme" and config.model.family == "xlm-roberta" and not config.checkpoint:
+        raise DanseoError("model.pieces = morpheme is WordPiece, and xlm-roberta has unigrams; choose another family")
 
 
 def identity_of(job: PretrainJob) -> str:
@@ -133,7 +140,7 @@ def summary(facts: dict[str, PackedFacts]) -> str:
     )
 
 
-def masked_fit(
+def text_fit(
     config: PretrainConfig,
     model: Any,
     tokenizer: Any,
@@ -142,14 +149,36 @@ def masked_fit(
     on_note: Callable[[str], None],
     pieces: float = math.inf,
 ) -> "MaskedFit":
-    """The model with ordinary masking, ready to be fitted on so many pieces."""
-    from danseo.models.masked import MaskedKind
+    """The model with its objective, ready to be fitted on so many pieces."""
     from danseo.training.masked_fit import MaskedFit
+
+    make = _replaced if config.objective == "rtd" else _masked
+    network, kind, scores = make(config, model, tokenizer)
+    return MaskedFit(network, kind, config.train, config.seed, workers, run, on_note, scores, pieces)
+
+
+def _masked(config: PretrainConfig, model: Any, tokenizer: Any) -> tuple[Any, Any, Any]:
+    """Ordinary masking: what was there?"""
+    from danseo.models.masked import MaskedKind, MaskedNetwork, held_out_scores
 
     masker = TextMasker(Vocabulary.of(tokenizer), config.mask, config.text.seq_len, config.seed)
     kind = MaskedKind(masker, tokenizer.pad_token_id, masker.read_batch)
-    seq_len = config.text.seq_len
-    return MaskedFit(model, kind, config.train, config.seed, workers, run, seq_len, on_note, pieces=pieces)
+    return MaskedNetwork(model, config.text.seq_len), kind, held_out_scores
+
+
+def _replaced(config: PretrainConfig, model: Any, tokenizer: Any) -> tuple[Any, Any, Any]:
+    """Replaced-token detection: is this what was there?"""
+    import torch
+
+    from danseo.models.replaced import Generator, ReplacedKind, ReplacedNetwork, detection_scores
+
+    masker = ReplacingMasker(Vocabulary.of(tokenizer), config.mask, config.text.seq_len, config.seed)
+    kind = ReplacedKind(masker, tokenizer.pad_token_id, masker.read_batch, weight=config.rtd.weight)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        generator = Generator(model, config.rtd.generator_width, config.rtd.generator_layers)
+        network = ReplacedNetwork(model, generator, tokenizer.all_special_ids, config.text.seq_len)
+    return network, kind, detection_scores
 
 
 def _evaluated(

@@ -5,6 +5,13 @@ from typing import Any
 from danseo.runs.directory import Run
 from danseo.tables import Table
 
+MASKED = {"held_out_loss": "held-out loss", "held_out_accuracy": "held-out accuracy %"}
+DETECTION = {
+    "held_out_rtd_loss": "held-out rtd loss",
+    "held_out_rtd_accuracy": "rtd accuracy %",
+    "held_out_rtd_majority": "majority %",
+    "held_out_generator_loss": "held-out generator loss",
+}
 PROBES = ("strict@1", "strict@5", "choice@1", "composite")
 
 
@@ -13,18 +20,21 @@ def pretrain_tables(run: Run) -> list[Table]:
     result = run.read_json("result.json")
     lines = result["evaluations"]
     names = [name for name in PROBES if any(name in line.get("probes", {}) for line in lines)]
-    rows = [_row(line, names) for line in lines]
-    columns = ("step", "epoch", "train loss", "held-out loss", "held-out accuracy %", *(f"{name} %" for name in names))
+    is_rtd = "held_out_rtd_loss" in lines[-1]
+    figures = DETECTION if is_rtd else MASKED
+    rows = [_row(line, figures, names) for line in lines]
+    columns = ("step", "epoch", "train loss", *figures.values(), *(f"{name} %" for name in names))
     speed = f"{result['pieces']:,} pieces at {result['pieces_per_second']:,.0f} pieces/s"
-    note = f"least held-out loss at step {result['best_step']:,}; {speed}; checkpoints in {run.path}"
+    kept = "model/ holds the last weights" if is_rtd else f"least held-out loss at step {result['best_step']:,}"
+    note = f"{kept}; {speed}; checkpoints in {run.path}"
     return [Table("pre-training", columns, rows, note)]
 
 
-def _row(line: dict[str, Any], names: list[str]) -> tuple[object, ...]:
+def _row(line: dict[str, Any], figures: dict[str, str], names: list[str]) -> tuple[object, ...]:
     probes = [line.get("probes", {}).get(name) for name in names]
-    accuracy = 100 * line["held_out_accuracy"]
-    shown = [None if value is None else 100 * value for value in probes]
-    return line["step"], line["epoch"], line["loss"], line["held_out_loss"], accuracy, *shown
+    found = [100 * line[key] if shown.endswith("%") else line[key] for key, shown in figures.items()]
+    shares = [None if value is None else 100 * value for value in probes]
+    return line["step"], line["epoch"], line["loss"], *found, *shares
 
 
 def coref_tables(document: dict[str, Any]) -> list[Table]:

@@ -4,11 +4,14 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError, WorkFailed
-from danseo.pretraining.config import PretrainConfig
-from danseo.pretraining.text import spread, stream
+from danseo.pretraining.config import ModelConfig, PretrainConfig
+from danseo.pretraining.text import spread, stream, text_identity
+
+if TYPE_CHECKING:
+    from danseo.models.scratch import Size
 
 
 def start_folder(
@@ -20,13 +23,18 @@ def start_folder(
     if config.checkpoint:
         from danseo.models.extend import extend
 
-        model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, on_note=on_note)
+        on_head = on_note if config.objective == "mlm" else _silent
+        model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, on_note=on_head)
         model, done = extend(model, config.text.seq_len)
         on_note(done)
         tokenizer.model_max_length = config.text.seq_len  # what readers of the checkpoint go by
     else:
         model, tokenizer = from_scratch(config, texts, exclude, on_note)
-    save_masked(folder, model, tokenizer, {})
+    save_masked(folder, model.base_model if config.objective == "rtd" else model, tokenizer, {})
+
+
+def _silent(line: str) -> None:
+    """No word about a head that is not used."""
 
 
 def from_scratch(
@@ -36,19 +44,43 @@ def from_scratch(
     import torch
 
     from danseo.models.encoder.network import quiet_transformers
-    from danseo.models.scratch import Size, encoder_config, train_tokenizer
+    from danseo.models.scratch import Size, encoder_config
 
     chosen, seq_len = config.model, config.text.seq_len
     if chosen.hidden % chosen.heads:
         raise DanseoError(f"model.hidden = {chosen.hidden} cannot be divided by model.heads = {chosen.heads}")
     size = Size(chosen.layers, chosen.hidden, chosen.heads, chosen.vocabulary, seq_len, chosen.dropout)
-    documents = spread(stream(texts, exclude), chosen.tokenizer_documents)
-    tokenizer = train_tokenizer((document.text for document in documents), chosen.family, size)
+    tokenizer = trained_tokenizer(chosen, size, texts, exclude, on_note)
     on_note(f"tokenizer of {len(tokenizer):,} pieces trained on the text")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         made = encoder_config(chosen.family, size, tokenizer)
         return quiet_transformers().AutoModelForMaskedLM.from_config(made), tokenizer
+
+
+def trained_tokenizer(
+    config: ModelConfig, size: "Size", texts: Sequence[Path], exclude: frozenset[str], on_note: Callable[[str], None]
+) -> Any:
+    """A tokenizer for the family, with the sort of pieces that the settings name."""
+    from danseo.models.scratch import train_tokenizer, wordpiece_tokenizer
+
+    some = (document.text for document in spread(stream(texts, exclude), config.tokenizer_documents))
+    if config.pieces == "word":
+        return train_tokenizer(some, config.family, size)
+    from danseo.pretraining.pieces import kept_pieces
+
+    key = [text_identity(texts), sorted(exclude), config.tokenizer_documents]
+    return wordpiece_tokenizer(kept_pieces(key, some, size.vocabulary, on_note), size.positions)
+
+
+def load_body(folder: Path) -> tuple[Any, Any]:
+    """The body of a model that was saved without a head, and its tokenizer."""
+    from danseo.models.encoder.network import quiet_transformers, without_pooler
+
+    transformers = quiet_transformers()
+    options = without_pooler(transformers.AutoConfig.from_pretrained(folder))
+    model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, dtype="float32", **options)
+    return model, transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
 
 
 def load_masked(

@@ -32,23 +32,23 @@ class MaskedFit:
 
     def __init__(
         self,
-        model: Any,
+        network: MaskedNetwork,
         kind: MaskedKind,
         config: TrainConfig,
         seed: int,
         workers: Workers,
         run: Run,
-        seq_len: int,
         on_note: Callable[[str], None] = lambda line: None,
         scores: Callable[[Sequence[Outputs]], dict[str, float]] = held_out_scores,
         pieces: float = math.inf,
     ) -> None:
         if config.threads:
             torch.set_num_threads(config.threads)
-        self.config, self.seed, self.workers, self.run, self.scores = config, seed, workers, run, scores
+        self.kind, self.config, self.seed = kind, config, seed
+        self.workers, self.run, self.scores = workers, run, scores
         if config.gradient_checkpointing:
-            model.gradient_checkpointing_enable()
-        self.network = MaskedNetwork(model, seq_len).to(workers.device)
+            network.model.gradient_checkpointing_enable()
+        self.network = network.to(workers.device)
         freeze(self.network, config.freeze)
         self.gear = settled_gear(self.network, config, workers, run, pieces, on_note)
         self.gear.engage(self.network)
@@ -91,14 +91,14 @@ class MaskedFit:
         on_step: Callable[[Step, Progress], None],
         on_evaluated: Evaluated,
     ) -> Progress:
-        """Train to the end, or on to it from the latest checkpoint; the weights of the least held-out loss remain."""
+        """Train to the end, or on to it from the latest checkpoint; the best weights remain."""
         plan = RowPlan(_lengths(rows), self.config, self.seed, steps=schedule.total, marks=frozenset(schedule.marks))
         fitting = Fitting(self.engine, rows, self.config, self.seed, self.run, plan)
 
         def evaluate() -> float:
             scores, step = self.evaluate(held_out), fitting.progress.step
             fitting.noted = {**scores, **on_evaluated(step, step / schedule.steps_per_epoch, scores)}
-            return -scores["held_out_loss"]
+            return self.kind.quality(scores, step)
 
         return fitting.run_to_end(evaluate, on_step)
 

@@ -53,7 +53,7 @@ class Gear:
 def takes(network: Network, attention: str) -> bool:
     """Switch to an attention where the family has it; some only warn and go on with their own."""
     try:
-        network.model.set_attn_implementation(attention)
+        network.use_attention(attention)
     except (ValueError, ImportError):
         return False
     return bool(network.model.config._attn_implementation == attention)

@@ -26,6 +26,10 @@ class Network(nn.Module):
         # Segment ids only where the encoder has a table for them: RoBERTa's has one row, and id 1 is out of range.
         self.uses_segments = getattr(model.config, "type_vocab_size", 0) > 1
 
+    def use_attention(self, name: str) -> None:
+        """Compute attention in this of the library's ways."""
+        self.model.set_attn_implementation(name)
+
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
         if self.uses_segments:
@@ -116,7 +120,7 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
     auto = getattr(transformers, kind.head or "AutoModel")
     options: dict[str, Any] = {"revision": revision or "main", "trust_remote_code": config.trust_remote_code}
     if not kind.head and not source:
-        options |= _without_pooler(transformers, name, options)
+        options |= without_pooler(transformers.AutoConfig.from_pretrained(name, **options))
     try:
         model = auto.from_pretrained(
             name, use_safetensors=True, dtype=torch.float32, **options, **(kind.head_options() if kind.head else {})
@@ -135,9 +139,8 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
     return network
 
 
-def _without_pooler(transformers: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the pooling layer, where the family has one: our heads do not use it."""
-    encoder_config = transformers.AutoConfig.from_pretrained(name, **options)
+def without_pooler(encoder_config: Any) -> dict[str, Any]:
+    """The option that leaves out the pooling layer, where the family has one: our heads do not use it."""
     takes = encoder_config.model_type in ("bert", "roberta", "xlm-roberta", "camembert")
     return {"add_pooling_layer": False} if takes else {}
 
