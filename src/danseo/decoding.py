@@ -5,11 +5,13 @@ A row of zeros means that nobody knows anything about the character: no piece co
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from danseo.letters import letters_of
 from danseo.tasks.ner import LABELS
 
 Array = npt.NDArray[Any]
@@ -79,6 +81,26 @@ def decode_characters(
     tags = np.array([labels[place] for place in order], dtype=object)[_best_paths(evidence, lengths)].tolist()
     ends = np.cumsum(lengths).tolist()
     return [tuple(tags[end - length : end]) for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+
+def decode_texts(
+    texts: Sequence[str], probabilities: Sequence[Array], covered: Sequence[Array], labels: tuple[str, ...] = LABELS
+) -> list[tuple[str, ...]]:
+    """As decode_characters, but a syllable that a text spells with several characters counts once."""
+    starts = [letters_of(text).starts for text in texts]
+    if not any(starts):
+        return decode_characters(probabilities, covered, labels)
+    firsts = [np.unique(found or range(len(text) + 1)) for found, text in zip(starts, texts, strict=True)]
+    rows = [table[places[:-1]] for table, places in zip(probabilities, firsts, strict=True)]
+    known = [which[places[:-1]] for which, places in zip(covered, firsts, strict=True)]
+    return [_spelled(tags, places) for tags, places in zip(decode_characters(rows, known, labels), firsts, strict=True)]
+
+
+def _spelled(tags: tuple[str, ...], firsts: Array) -> tuple[str, ...]:
+    """The tags of all characters from those of the places where something begins, and the end."""
+    sizes = np.diff(firsts).tolist()
+    spelled = ((tag, *[tag.replace("B-", "I-")] * (size - 1)) for tag, size in zip(tags, sizes, strict=True))
+    return tuple(chain.from_iterable(spelled))
 
 
 def _evidence(rows: Array, covered: Array) -> Array:

@@ -14,7 +14,7 @@ from danseo.errors import DanseoError
 from danseo.models.encoder.kind import IGNORED
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.parse import TAGS, OfficialParser, Parse, best_tree, last_tags, whole_arcs, word_pieces
-from danseo.models.encoder.pieces import Pieces, trimmed_offsets
+from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
 from danseo.records import ParseExample
 from danseo.scoring import measure
@@ -95,7 +95,7 @@ def test_every_word_gets_its_own_characters(pieces, examples):
     features = Parse(TASK, pieces, SMALL).encode(examples, with_gold=False)
     for example, record in zip(examples, features, strict=True):
         text = " ".join(example.words)
-        offsets = trimmed_offsets(pieces.cut([text])[0], text)
+        offsets = pieces.cut([text])[0].trimmed_offsets()
         spans = [
             text[offsets[first - 1][0] : offsets[last - 1][1]]
             for first, last in zip(record.fields["first"], record.fields["last"], strict=True)

@@ -1,3 +1,4 @@
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from danseo.config import HeadConfig
 from danseo.errors import DanseoError
 from danseo.models.encoder.pieces import Pieces
-from danseo.models.encoder.relate import MARKERS, Relate, fit_window, marked_text, two_windows, window
+from danseo.models.encoder.relate import MARKERS, Relate, between_markers, fit_window, marker_order, two_windows, window
 from danseo.models.scratch import Size, train_tokenizer
 from danseo.records import Entity, RelationExample
 from danseo.tasks import TASKS
@@ -139,7 +140,8 @@ def test_sentencepiece_continuations_have_no_word_mark():
 )
 def test_spans_at_the_end_equal_nested_overlapping_and_adjacent(toy, subject, object, marked, architecture):
     case = example("비틀즈가 낸 런던 앨범", subject, object)
-    assert marked_text(case) == marked
+    markers = [MARKERS[marker] for _, marker in marker_order(case)]
+    assert "".join(chain.from_iterable(zip_longest(between_markers(case), markers, fillvalue=""))) == marked
     record = encode(toy, case, architecture=architecture)[0]
     check_markers(toy, [record])
     words = tokens_of(toy, record).replace(" ##", "").replace("##", "").replace(" ", "")

@@ -10,6 +10,7 @@ transformers = pytest.importorskip("transformers")
 from danseo.config import HeadConfig, TrainConfig  # noqa: E402
 from danseo.decoding import decode_characters  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
+from danseo.letters import Letters  # noqa: E402
 from danseo.models.encoder import pieces as pieces_module  # noqa: E402
 from danseo.models.encoder.kind import IGNORED, padded  # noqa: E402
 from danseo.models.encoder.pieces import Pieces  # noqa: E402
@@ -327,7 +328,7 @@ def real():
 def test_the_ceiling_of_the_klue_vocabulary(real, monkeypatch, architecture, with_jamo, unknown, reached):
     pieces, examples = real
     if not with_jamo:
-        monkeypatch.setattr(pieces_module, "plain_jamo", lambda text: text)
+        monkeypatch.setattr(pieces_module, "letters_of", lambda text, plain: Letters(text))
     kind = tag_kind(pieces, architecture=architecture)
     ids = np.concatenate([record.ids[1:-1] for record in kind.encode(examples, with_gold=False)])
     assert round(100 * float((ids == pieces.unknown).mean()), 2) == unknown

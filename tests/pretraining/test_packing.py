@@ -10,6 +10,7 @@ from danseo.pretraining.encoding import encoded, pack_texts, specials_around, un
 from danseo.pretraining.masking import BEGINS, CONTINUES, SPECIAL
 from danseo.pretraining.packing import PackedRows, parts_of, read_facts, write_packed
 from danseo.pretraining.text import stream
+from danseo.probing.texts import Document
 
 
 def parts(lengths: list[int], splits: list[str] | None = None):
@@ -43,6 +44,14 @@ def test_nothing_is_lost_doubled_or_torn(tmp_path, pack):
         assert len(rows) < 1.1 * sum(lengths) / 64 + 32
     else:
         assert len(rows) == 400
+
+
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
+def test_text_that_looks_special_is_packed_as_text(tokenizers, family):
+    document = Document("a:1", "a", "서울 [MASK] 안[SEP]녕 [PAD][CLS]")
+    ((_, ids, _),) = encoded([document], tokenizers[family], "none")
+    tokenizer = tokenizers[family]
+    assert not set(ids.tolist()) & (set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
 def test_large_vocabularies_have_room(tmp_path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from danseo.decoding import decode_characters
+from danseo.decoding import decode_texts
 from danseo.ensembling.blend import Array, Blended, require_kept, shares, trusted
 from danseo.ensembling.members import Members
 from danseo.records import Prediction
@@ -16,7 +16,8 @@ class Tags:
     def __init__(self, members: Members, method: str) -> None:
         self.members, self.method, self.labels = members, method, members.task.labels
         self.guids = [p.guid for p in members.listed[0].predictions]
-        self.ends = np.cumsum([len(example.text) for example in members.examples])[:-1]
+        self.texts = [example.text for example in members.examples]
+        self.ends = np.cumsum([*map(len, self.texts)])[:-1]
         if method == "vote":
             places = {label: place for place, label in enumerate(self.labels)}
             self.votes = [np.array([places[t] for p in m.predictions for t in p.answer]) for m in members.listed]
@@ -28,7 +29,7 @@ class Tags:
     def __call__(self, weights: Array) -> Blended:
         table, covered = self._blended(weights)
         rows = np.split(table, self.ends)
-        tags = decode_characters(rows, np.split(covered, self.ends), self.labels)
+        tags = decode_texts(self.texts, rows, np.split(covered, self.ends), self.labels)
         return [Prediction(g, t) for g, t in zip(self.guids, tags, strict=True)], [r.astype(np.float16) for r in rows]
 
     def plain(self, weights: Array) -> list[Prediction]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from danseo.keeping import Arrays, span_arrays
 from danseo.metrics.answering import best_overlap
 from danseo.models.encoder.kind import Features, Kind, Outputs
-from danseo.models.encoder.pieces import Pieces, trimmed_offsets
+from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.models.encoder.places import place_cross_entropy
 from danseo.records import Prediction, QuestionExample
 
@@ -41,7 +41,7 @@ class Answer(Kind):
 
     def encode(self, examples: Sequence[QuestionExample], *, with_gold: bool) -> list[Features]:
         texts = list(dict.fromkeys(example.text for example in examples))
-        passages = {text: Passage.of(text, cut) for text, cut in zip(texts, self.pieces.cut(texts), strict=True)}
+        passages = {cut.text: Passage.of(cut) for cut in self.pieces.cut(texts)}
         questions = self.pieces.cut([example.question for example in examples])
         frame = Frame(self.pieces)
         features = []
@@ -202,9 +202,9 @@ class Passage:
     """Whether a piece covers any character."""
 
     @classmethod
-    def of(cls, text: str, encoding: Any) -> "Passage":
-        offsets = np.array(trimmed_offsets(encoding, text), dtype=np.int32).reshape(-1, 2)
-        return cls(encoding.ids, offsets, offsets[:, 1] > offsets[:, 0])
+    def of(cls, cut: Cut) -> "Passage":
+        offsets = np.array(cut.trimmed_offsets(), dtype=np.int32).reshape(-1, 2)
+        return cls(cut.ids, offsets, offsets[:, 1] > offsets[:, 0])
 
     def covering(self, start: int, end: int) -> Any:
         """The numbers of the pieces that cover any of the characters from start to end."""

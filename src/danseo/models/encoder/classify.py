@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from danseo.models.encoder.kind import Features, Kind, Outputs, balanced_weights, log_softmax, weighted_cross_entropy
+from danseo.models.encoder.pieces import Cut
 from danseo.records import Prediction
 
 
@@ -71,7 +72,7 @@ def encode_texts(examples: Sequence[Any], kind: Kind) -> list[Features]:
     return features
 
 
-def shorten(first: Any, second: Any, limit: int) -> None:
+def shorten(first: Cut, second: Cut | None, limit: int) -> None:
     """Cut the longer of the two from the right until both fit."""
     if second is None:
         first.truncate(limit)

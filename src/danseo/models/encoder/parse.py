@@ -21,7 +21,6 @@ from danseo.models.encoder.kind import (
     padded,
     weighted_cross_entropy,
 )
-from danseo.models.encoder.pieces import trimmed_offsets
 from danseo.models.encoder.places import NOWHERE, place_cross_entropy
 from danseo.records import ParseExample, Prediction
 from danseo.tasks.dp import TAGS
@@ -54,15 +53,15 @@ class Parse(Kind):
         """The best relation for each of these heads, by number."""
 
     def encode(self, examples: Sequence[ParseExample], *, with_gold: bool) -> list[Features]:
-        encodings = self.pieces.cut([" ".join(example.words) for example in examples])
+        sentences = self.pieces.cut([" ".join(example.words) for example in examples])
         limit = self.longest - self.pieces.specials()
         features = []
-        for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
-            first, last = word_pieces(example.words, trimmed_offsets(encoding, " ".join(example.words)))
+        for number, (example, sentence) in enumerate(zip(examples, sentences, strict=True)):
+            first, last = word_pieces(example.words, sentence.trimmed_offsets())
             kept = int((first < limit).sum())
-            fields: dict[str, Any] = {"truncated": len(encoding) > limit, "words": len(example.words)}
-            encoding.truncate(limit)
-            joined = self.pieces.join(encoding)
+            fields: dict[str, Any] = {"truncated": len(sentence) > limit, "words": len(example.words)}
+            sentence.truncate(limit)
+            joined = self.pieces.join(sentence)
             before = _specials_before(joined)
             fields["first"] = (first[:kept] + before).tolist()
             fields["last"] = (np.minimum(last[:kept], limit - 1) + before).tolist()

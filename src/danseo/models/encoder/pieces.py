@@ -4,21 +4,51 @@ from collections.abc import Sequence
 from typing import Any
 
 from danseo.errors import DanseoError
-
-# Conjoining jamo, which NFKC makes of ㅋㅋ and ㅠㅠ, back to the letters that vocabularies know, one to one.
-_LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
-_VOWELS = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
-_TAILS = "ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
-_JAMO = {
-    **{0x1100 + k: letter for k, letter in enumerate(_LEADS)},
-    **{0x1161 + k: letter for k, letter in enumerate(_VOWELS)},
-    **{0x11A8 + k: letter for k, letter in enumerate(_TAILS)},
-}
+from danseo.letters import Letters, letters_of
 
 
-def plain_jamo(text: str) -> str:
-    """The text with conjoining jamo as ordinary letters; as many characters as before."""
-    return text.translate(_JAMO)
+class Cut:
+    """A text as pieces; their offsets are about the text as it was given."""
+
+    def __init__(self, text: str, letters: Letters, encoding: Any) -> None:
+        self.text, self.letters, self.encoding = text, letters, encoding
+
+    def __len__(self) -> int:
+        return len(self.encoding)
+
+    @property
+    def ids(self) -> list[int]:
+        found: list[int] = self.encoding.ids
+        return found
+
+    @property
+    def tokens(self) -> list[str]:
+        found: list[str] = self.encoding.tokens
+        return found
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return self.letters.given(self.encoding.offsets)
+
+    def trimmed_offsets(self) -> list[tuple[int, int]]:
+        """Offsets without the space that SentencePiece counts to the word after it; an empty piece is (0, 0)."""
+        trimmed = []
+        for start, end in self.offsets:
+            while start < end and self.text[start].isspace():
+                start += 1
+            trimmed.append((start, end) if start < end else (0, 0))
+        return trimmed
+
+    def truncate(self, limit: int) -> None:
+        """Leave that many pieces."""
+        self.encoding.truncate(limit)
+
+    def windows(self, limit: int, overlap: int) -> list["Cut"]:
+        """Itself, or parts of up to that many pieces that share some with the next."""
+        if len(self) <= limit:
+            return [self]
+        self.encoding.truncate(limit, stride=overlap)
+        return [Cut(self.text, self.letters, part) for part in (self.encoding, *self.encoding.overflowing)]
 
 
 class Pieces:
@@ -32,15 +62,43 @@ class Pieces:
         self.backend.no_truncation()
         self.backend.no_padding()
         self.pad, self.unknown = tokenizer.pad_token_id, tokenizer.unk_token_id
+        added = self.backend.get_added_tokens_decoder()
+        self._special = {*tokenizer.all_special_ids, *(id for id, token in added.items() if token.special)}
+        self._special.discard(self.unknown)
 
-    def cut(self, texts: Sequence[str]) -> list[Any]:
-        """The texts as pieces, without special ones: encodings with ids, tokens and offsets into the text."""
-        encodings: list[Any] = self.backend.encode_batch([plain_jamo(t) for t in texts], add_special_tokens=False)
+    def cut(self, texts: Sequence[str], *, plain: bool = True) -> list[Cut]:
+        """The texts as pieces, none of them special whatever the texts say; plain as in letters_of."""
+        read = [letters_of(text, plain=plain) for text in texts]
+        encodings = self._encode([letters.text for letters in read])
+        return [self._ordinary(Cut(*parts)) for parts in zip(texts, read, encodings, strict=True)]
+
+    def _encode(self, texts: Sequence[str]) -> list[Any]:
+        self.backend.encode_special_tokens = True  # a call of the tokenizer itself sets it back
+        encodings: list[Any] = self.backend.encode_batch(texts, add_special_tokens=False)
         return encodings
 
-    def join(self, first: Any, second: Any = None) -> Any:
-        """One or two encodings with the special pieces of the model around them."""
-        return self.backend.post_process(first, second, True)
+    def _ordinary(self, cut: Cut) -> Cut:
+        """The text cut so that no piece is special: SentencePiece may know "<s>" as a word like any other."""
+        while not self._special.isdisjoint(cut.ids):
+            inside = self._inside_specials(cut)
+            if not inside:
+                break
+            letters = cut.letters.parted(inside)
+            cut = Cut(cut.text, letters, self._encode([letters.text])[0])
+        return cut
+
+    def _inside_specials(self, cut: Cut) -> list[int]:
+        """The second character of every special piece."""
+        found, text = [], cut.letters.text
+        for id, (start, end) in zip(cut.ids, cut.encoding.offsets, strict=True):
+            written = text[start:end].lstrip()
+            if id in self._special and len(written) > 1:
+                found.append(end - len(written) + 1)
+        return found
+
+    def join(self, first: Cut, second: Cut | None = None) -> Any:
+        """One or two texts with the special pieces of the model around them."""
+        return self.backend.post_process(first.encoding, None if second is None else second.encoding, True)
 
     def specials(self, pair: bool = False) -> int:
         """How many special pieces an input has."""
@@ -51,13 +109,3 @@ class Pieces:
         """The id of a piece; the unknown one when it is not in the vocabulary."""
         found: int | None = self.backend.token_to_id(token)
         return self.unknown if found is None else found
-
-
-def trimmed_offsets(encoding: Any, text: str) -> list[tuple[int, int]]:
-    """Offsets without the space that SentencePiece counts to the word after it; an empty piece is (0, 0)."""
-    trimmed = []
-    for start, end in encoding.offsets:
-        while start < end and text[start].isspace():
-            start += 1
-        trimmed.append((start, end) if start < end else (0, 0))
-    return trimmed

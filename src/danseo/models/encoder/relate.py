@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from danseo.errors import DanseoError
 from danseo.models.encoder.classify import Classify
 from danseo.models.encoder.kind import Features
-from danseo.models.encoder.pieces import Pieces
+from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.records import RelationExample
 
 Span = tuple[int, int]
@@ -17,6 +17,7 @@ Edge = tuple[int, int | None]
 """A place between pieces: before this piece, or inside it at this character."""
 
 MARKERS = ("<subj>", "</subj>", "<obj>", "</obj>")
+CLOSING = (1, 3)
 _WORD_MARKS = ("▁", "Ġ")
 
 
@@ -62,20 +63,20 @@ class Relate(Classify):
         """Piece ids with the markers in, and where the four are: cut as if unmarked, and at entity borders."""
         prefix = continuation_prefix(self.pieces)
         sentences = [
-            Sentence(encoding, example, prefix)
-            for encoding, example in zip(self.pieces.cut([e.text for e in examples]), examples, strict=True)
+            Sentence(cut, example, prefix)
+            for cut, example in zip(self.pieces.cut([e.text for e in examples]), examples, strict=True)
         ]
         sides = cut_sides({side for sentence in sentences for side in sentence.sides()}, self.pieces)
         markers = self._marker_ids()
         return [sentence.marked(markers, sides) for sentence in sentences]
 
     def _mark_officially(self, examples: Sequence[RelationExample]) -> list[tuple[list[int], list[int]]]:
-        """As KLUE's own code: markers as text, and the piece after each closing one made a continuation."""
-        encodings = self.pieces.cut([marked_text(example) for example in examples])
+        """As KLUE's own code: cut between markers, and the piece after each closing one made a continuation."""
+        cuts = iter(self.pieces.cut([part for example in examples for part in between_markers(example)]))
         markers = self._marker_ids()
         return [
-            repaired(encoding, example, markers, self.pieces)
-            for encoding, example in zip(encodings, examples, strict=True)
+            marked_officially([next(cuts) for _ in range(len(MARKERS) + 1)], example, markers, self.pieces)
+            for example in examples
         ]
 
     def _fit(self, ids: list[int], places: list[int], budget: int) -> tuple[str, list[int], list[int]]:
@@ -117,8 +118,8 @@ class Side:
 class Sentence:
     """The pieces of an unmarked sentence and its entity borders."""
 
-    def __init__(self, encoding: Any, example: RelationExample, prefix: str) -> None:
-        self.encoding, self.ids, self.offsets, self.prefix = encoding, encoding.ids, encoding.offsets, prefix
+    def __init__(self, cut: Cut, example: RelationExample, prefix: str) -> None:
+        self.ids, self.tokens, self.offsets, self.prefix = cut.ids, cut.tokens, cut.offsets, prefix
         self.text, self.order = example.text, marker_order(example)
         ends = [end for _, end in self.offsets]
         self.edges = [self._edge(bisect_right(ends, place), place) for place, _ in self.order]
@@ -163,7 +164,7 @@ class Sentence:
         if inside is not None:
             parts = [Side(self.text[inside : self.offsets[start][1]], False), slice(start + 1, stop)]
         if until is not None:
-            begins = begins_word(self.encoding.tokens[stop], self.prefix)
+            begins = begins_word(self.tokens[stop], self.prefix)
             parts.append(Side(self.text[self.offsets[stop][0] : until].strip(), begins))
         return parts
 
@@ -199,25 +200,24 @@ def continued(ids: list[int], tokens: list[str], pieces: Pieces) -> list[int]:
     return ids if found == pieces.unknown else [found, *ids[1:]]
 
 
-def marked_text(example: RelationExample) -> str:
-    """The sentence with the markers as text, without spaces around them."""
-    text, done = "", 0
-    for place, marker in marker_order(example):
-        text += example.text[done:place] + MARKERS[marker]
-        done = place
-    return text + example.text[done:]
+def between_markers(example: RelationExample) -> list[str]:
+    """The five stretches of the sentence that the markers part."""
+    cuts = [0, *(place for place, _ in marker_order(example)), len(example.text)]
+    return [example.text[start:end] for start, end in pairwise(cuts)]
 
 
-def repaired(
-    encoding: Any, example: RelationExample, markers: Sequence[int], pieces: Pieces
+def marked_officially(
+    stretches: Sequence[Cut], example: RelationExample, markers: Sequence[int], pieces: Pieces
 ) -> tuple[list[int], list[int]]:
-    """Ids of a marked text, Hangul right after a closing marker as a continuation, and the markers' places."""
-    ids, tokens = list(encoding.ids), encoding.tokens
-    follows = {1: example.text[example.subject.end :][:1], 3: example.text[example.object.end :][:1]}
-    places = {ids.index(markers[marker]) + 1 for marker, character in follows.items() if character.strip()}
-    for place in sorted(places & set(range(len(ids))), reverse=True):
-        ids[place : place + 1] = _official_form(ids[place], tokens[place], pieces)
-    return ids, [ids.index(marker) for marker in markers]
+    """All ids, Hangul right after a closing marker as a continuation, and the markers' places."""
+    ids, places = stretches[0].ids, [0] * len(markers)
+    for (_, marker), stretch in zip(marker_order(example), stretches[1:], strict=True):
+        places[marker] = len(ids)
+        first, rest = stretch.ids[:1], stretch.ids[1:]
+        if first and marker in CLOSING and not stretch.text[0].isspace():
+            first = _official_form(first[0], stretch.tokens[0], pieces)
+        ids = [*ids, markers[marker], *first, *rest]
+    return ids, places
 
 
 def _official_form(id: int, token: str, pieces: Pieces) -> list[int]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from danseo.decoding import Array, character_probabilities, decode_characters, spread
+from danseo.decoding import Array, character_probabilities, decode_texts, spread
 from danseo.keeping import Arrays, tag_arrays
 from danseo.models.encoder.kind import (
     IGNORED,
@@ -19,7 +19,7 @@ from danseo.models.encoder.kind import (
     padded,
     weighted_cross_entropy,
 )
-from danseo.models.encoder.pieces import trimmed_offsets
+from danseo.models.encoder.pieces import Cut
 from danseo.models.encoder.tag_official import encode_official, official_tags
 from danseo.records import Prediction
 
@@ -30,7 +30,7 @@ class Tag(Kind):
     """A sentence in, a tag for every character out, through a label for every piece.
 
     The answers hold tags only. After decode, `latest_probabilities` has an array for every example (characters ×
-    task.labels, float16; zeros where no piece covers the character): the run saves them, and decode_characters makes
+    task.labels, float16; zeros where no piece covers the character): the run saves them, and decode_texts makes
     the same answers of them again, alone or averaged with those of other models. KLUE's own alignment is an exception:
     its answers are what the pieces say, legal or not.
     """
@@ -102,7 +102,8 @@ class Tag(Kind):
         self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
     ) -> list[tuple[str, ...]]:
         self.latest_probabilities, covered = self._characters(examples, features, outputs)
-        return decode_characters(self.latest_probabilities, covered, self.task.labels)
+        texts = [example.text for example in examples]
+        return decode_texts(texts, self.latest_probabilities, covered, self.task.labels)
 
     def _characters(
         self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
@@ -144,25 +145,21 @@ def encode_windows(examples: Sequence[Any], kind: Kind) -> list[Features]:
     """Inputs with the characters that each piece decides; a sentence beyond the limit has several that overlap."""
     limit = kind.longest - kind.pieces.specials()
     features = []
-    encodings = kind.pieces.cut([example.text for example in examples])
-    for number, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
-        windows = [encoding]
-        if len(encoding) > limit:
-            encoding.truncate(limit, stride=limit // 2)
-            windows += encoding.overflowing
+    for number, sentence in enumerate(kind.pieces.cut([example.text for example in examples])):
+        windows = sentence.windows(limit, limit // 2)
         for place, window in enumerate(windows):
             overlaps = (limit // 2 * (place > 0), limit // 2 * (place < len(windows) - 1))
-            features.append(_window_features(number, example.text, window, overlaps, kind))
+            features.append(_window_features(number, window, overlaps, kind))
     return features
 
 
-def _window_features(number: int, text: str, window: Any, overlaps: tuple[int, int], kind: Kind) -> Features:
+def _window_features(number: int, window: Cut, overlaps: tuple[int, int], kind: Kind) -> Features:
     """Features of a window that shares some pieces with those to its left and right; each decides its half."""
     joined = kind.pieces.join(window)
     inner = np.flatnonzero(np.array(joined.special_tokens_mask) == 0)
     left, right = overlaps[0] // 2, len(inner) - (overlaps[1] - overlaps[1] // 2)
     offsets = np.zeros((len(joined.ids), 2), dtype=np.int64)
     # the window's own offsets, since joining trims them once more with RoBERTa's processor
-    offsets[inner[left:right]] = np.array(trimmed_offsets(window, text)).reshape(-1, 2)[left:right]
+    offsets[inner[left:right]] = np.array(window.trimmed_offsets()).reshape(-1, 2)[left:right]
     places = np.where(offsets[:, 0] < offsets[:, 1], offsets[:, 0], -1)
     return Features(number, joined.ids, joined.type_ids, {"offsets": offsets, "places": places, "truncated": False})

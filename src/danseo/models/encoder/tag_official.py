@@ -13,7 +13,9 @@ from tokenizers import Encoding
 
 from danseo.decoding import Array
 from danseo.errors import DanseoError
+from danseo.letters import Letters, letters_of
 from danseo.models.encoder.kind import Features, Kind
+from danseo.models.encoder.pieces import Cut
 
 Word = tuple[str, list[str]]
 """A word and its pieces, without the marks of continuation."""
@@ -24,25 +26,36 @@ _INSIDE = "[+UNK]"
 
 def encode_official(examples: Sequence[Any], kind: Kind) -> list[Features]:
     """One input per sentence, cut at the limit, made of words that were cut into pieces one by one."""
-    sentences = [example.text.split(" ") for example in examples]
-    known = sorted({word for words in sentences for word in words})
-    encodings = dict(zip(known, kind.pieces.backend.encode_batch(known, add_special_tokens=False), strict=True))
-    return [_features(number, words, encodings, kind) for number, words in enumerate(sentences)]
+    sentences = [letters_of(example.text, plain=False) for example in examples]
+    known = sorted({word for letters in sentences for word in letters.text.split(" ")})
+    cuts = dict(zip(known, kind.pieces.cut(known, plain=False), strict=True))
+    return [_features(number, letters, cuts, kind) for number, letters in enumerate(sentences)]
 
 
-def _features(number: int, words: Sequence[str], encodings: dict[str, Any], kind: Kind) -> Features:
+def _features(number: int, letters: Letters, cuts: dict[str, Cut], kind: Kind) -> Features:
+    words = letters.text.split(" ")
     mark, unknown = mark_of(kind), kind.pieces.tokenizer.unk_token
-    parts = [(word, [token.replace(mark, "") for token in encodings[word].tokens]) for word in words]
-    whole = Encoding.merge([encodings[word] for word in words], growing_offsets=False)
+    parts = [(word, [token.replace(mark, "") for token in cuts[word].tokens]) for word in words]
+    whole = Cut(letters.text, letters, Encoding.merge([cuts[word].encoding for word in words], growing_offsets=False))
     limit = kind.longest - kind.pieces.specials()
-    cut = len(whole) > limit
-    if cut:
-        whole.truncate(limit)
+    truncated = len(whole) > limit
+    whole.truncate(limit)
     joined = kind.pieces.join(whole)
-    solid = np.flatnonzero([character != " " for character in " ".join(words)])
-    fields = {"places": _places(parts, solid, unknown, len(joined.ids)), "truncated": cut}
-    fields["owners"], fields["firsts"] = _owners(parts, solid, unknown, len(joined.ids))
+    solid = np.flatnonzero([character != " " for character in letters.text])
+    places = _places(parts, solid, unknown, len(joined.ids))
+    owners, firsts = _owners(parts, solid, unknown, len(joined.ids))
+    fields = _given(letters, places, owners, firsts) | {"truncated": truncated}
     return Features(number, joined.ids, joined.type_ids, fields)
+
+
+def _given(letters: Letters, places: Array, owners: Array, firsts: Array) -> dict[str, Any]:
+    """The same about the text as it was given, where a syllable may be several characters."""
+    if letters.starts is not None:
+        starts = np.array(letters.starts)
+        places = np.where(places >= 0, starts[places], places)
+        own = np.repeat(np.arange(len(owners)), np.diff(starts))
+        owners, firsts = owners[own], firsts[own] & np.diff(own, prepend=-1).astype(bool)
+    return {"places": places, "owners": owners, "firsts": firsts}
 
 
 def mark_of(kind: Kind) -> str:

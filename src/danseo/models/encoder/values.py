@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
-from danseo.models.encoder.pieces import Pieces, trimmed_offsets
+from danseo.models.encoder.pieces import Pieces
 
 Ids = tuple[int, ...]
 
@@ -51,21 +52,20 @@ class Said:
     """All utterances of some dialogues, cut once."""
 
     def __init__(self, pieces: Pieces, turns: Iterable[str]) -> None:
-        texts = list(dict.fromkeys(turns))
         self._utterances = {
-            text: Utterance(text, _code(encoding.ids), trimmed_offsets(encoding, text))
-            for text, encoding in zip(texts, pieces.cut(texts), strict=True)
+            cut.text: Utterance(cut.text, _code(cut.ids), cut.trimmed_offsets())
+            for cut in pieces.cut(list(dict.fromkeys(turns)))
         }
 
     def find(self, ids: Ids, turns: Sequence[str]) -> str | None:
-        """The exact words of the last turn that has these pieces in a row."""
+        """The words of the last turn that has these pieces in a row, composed as the values of training are."""
         code = _code(ids)
         for turn in reversed(turns):
             utterance = self._utterances[turn]
             place = utterance.code.find(code)
             if place >= 0:
                 places = [span for span in utterance.offsets[place : place + len(ids)] if span[0] < span[1]]
-                return utterance.text[places[0][0] : places[-1][1]] if places else None
+                return normalize("NFC", utterance.text[places[0][0] : places[-1][1]]) if places else None
         return None
 
 
