@@ -68,6 +68,19 @@ def test_identical_runs_do_not_differ():
     assert (difference.value, difference.p) == (0.0, 1.0)
 
 
+def test_nothing_that_varies_is_no_certainty():
+    """Five examples on which every run of b is right and every run of a wrong: a sign test says 1 in 16."""
+    wrong, right = {"accuracy": mean([0] * 5)}, {"accuracy": mean([1] * 5)}
+    few = clusters_of(None, 5)
+    _, (difference,) = compare_over_seeds({"a": [wrong, wrong], "b": [right, right]}, few, rounds=100)
+    assert 0.03 < difference.p < 0.1
+    assert difference.low < 0
+    _, (same,) = compare_over_seeds({"a": [right, right], "b": [right, right]}, few, rounds=100)
+    assert same.low < -30
+    assert same.high > 30
+    assert same.needed == Needed(None, None, None), "no number of seeds tells equal answers apart"
+
+
 def test_one_seed_shows_no_spread():
     runs = systems(0, 2, 0.1)
     with pytest.raises(DanseoError, match="b has one run"):

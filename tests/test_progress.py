@@ -1,6 +1,6 @@
 from types import SimpleNamespace
 
-from danseo.progress import TrainingProgress
+from danseo.progress import TrainingProgress, Waiting
 
 
 def test_speed_and_time_left_go_by_the_fitting_alone(capsys):
@@ -13,3 +13,16 @@ def test_speed_and_time_left_go_by_the_fitting_alone(capsys):
         "measuring",
         "run: step 4/10 loss 1.0000 rate 1.0e-03 250 pieces/s best 50.00 ETA 3 s",
     ]
+
+
+def test_waiting_speaks_only_where_it_takes_long(capsys):
+    with Waiting("resampling", after=60) as quick, Waiting("resampling", after=0, quiet=True) as quiet:
+        for done in (0, 50, 100):
+            quick(done, 100)
+            quiet(done, 100)
+    assert capsys.readouterr().err == ""
+    with Waiting("resampling", after=0, every=60) as long:
+        for done in (0, 25, 50, 100):
+            long(done, 100)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("resampling: 25 %, ETA ")

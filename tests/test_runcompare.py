@@ -56,6 +56,28 @@ def test_runs_over_seeds_are_two_systems(runs, sample):
     assert {"seeds needed", "± seeds"} <= set(table.columns)
 
 
+def test_runs_that_answer_alike_are_called_identical(runs, sample, tmp_path):
+    alike = [shutil.copytree(run, tmp_path / run.name) for run in runs[3:]]
+    for copy, run in zip(alike, runs, strict=False):
+        shutil.copy(run / "predictions" / "dev.jsonl", copy / "predictions" / "dev.jsonl")
+    alone = compare_runs([runs[0], alike[0]], str(sample), rounds=100)
+    assert [d.verdict for d in alone.comparison.differences] == ["identical answers"] * len(TASKS["nli"].metrics)
+    sheet = compare_runs([*runs[:3], *alike], str(sample), over="seeds", rounds=100)
+    for difference in sheet.differences:
+        assert (difference.value, difference.p, difference.needed) == (0, 1, None)
+        assert difference.verdict == "identical answers"
+        assert difference.low < -0.5 < 0.5 < difference.high
+    other = compare_runs([*runs[:2], *alike[1:]], str(sample), over="seeds", rounds=100)
+    assert not any(difference.identical for difference in other.differences)
+
+
+def test_only_the_headline_where_nothing_more_is_asked(runs, sample):
+    for over in (None, "seeds"):
+        sheet = compare_runs(runs, str(sample), over=over, headline_only=True, rounds=100)
+        assert [table.title for table in sheet.tables()[1:]] == [TASKS["nli"].headline]
+        assert "--all shows 1 more metric" in sheet.tables()[0].note
+
+
 def test_refusals(runs, sample, tmp_path):
     for paths, match, options in (
         ([runs[0], runs[0]], "named twice", {}),

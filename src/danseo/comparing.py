@@ -1,6 +1,6 @@
 """Compare systems on the same examples: by how much they differ, and how sure that is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -10,10 +10,23 @@ import numpy as np
 from danseo.metrics.statistic import Array, Statistic
 from danseo.records import Prediction
 from danseo.scoring import example_clusters, measure
-from danseo.stats import as_json_number, bootstrap, generator, holm, interval, mcnemar_p, permutation_p, tie_groups
+from danseo.stats import (
+    as_json_number,
+    bootstrap,
+    generator,
+    holm,
+    interval,
+    is_constant,
+    mcnemar_p,
+    permutation_p,
+    tie_groups,
+)
 from danseo.tasks.task import Task
 
 ALPHA = 0.05
+OnProgress = Callable[[float, float], None]
+"""Told how much is done, and of how much."""
+_PAIR = 4  # a test exchanges answers between two systems, and scores both: the work of four
 _POWER = 2.8016  # standard errors that a true difference needs to be found at 5 % in four of five samples
 
 
@@ -32,10 +45,16 @@ class Difference:
     mcnemar: float | None
     detectable: float
     """The smallest true difference that a test at 5 % would find in four of five sets of this size."""
+    identical: bool = False
+    """Whether both systems gave the same answers, with the same probabilities where the metric reads them."""
 
     @property
     def is_significant(self) -> bool:
         return self.p_holm < ALPHA
+
+    @property
+    def verdict(self) -> str:
+        return "identical answers" if self.identical else "yes" if self.is_significant else "not shown"
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -49,6 +68,7 @@ class Difference:
             "p_mcnemar": as_json_number(self.mcnemar),
             "smallest_detectable": as_json_number(self.detectable),
             "significant": self.is_significant,
+            "identical_answers": self.identical,
         }
 
 
@@ -77,37 +97,67 @@ def compare(
     rounds: int = 2000,
     seed: int = 0,
     skip: Sequence[str] = (),
+    on_progress: OnProgress | None = None,
 ) -> Comparison:
     """Every pair of systems in every metric; p values are corrected over the pairs of a metric."""
     clusters = example_clusters(task, examples)
     measured = {name: measure(task, examples, predictions, skip) for name, predictions in systems.items()}
-    flat = {(name, id_): statistic for name, scores in measured.items() for id_, statistic in scores.items()}
-    resampled = bootstrap(flat, clusters, rounds=rounds, rng=generator(seed))
     pairs = list(combinations(systems, 2))
-    permuted = [permutation_p(measured[a], measured[b], clusters, rounds=rounds, rng=generator(seed)) for a, b in pairs]
+    work = Work(on_progress, rounds * (len(systems) + _PAIR * len(pairs)))
+    flat = {(name, id_): statistic for name, scores in measured.items() for id_, statistic in scores.items()}
+    resampled = bootstrap(flat, clusters, rounds=rounds, rng=generator(seed), on_rounds=work.of(len(systems)))
+    permuted = [
+        permutation_p(measured[a], measured[b], clusters, rounds=rounds, rng=generator(seed), on_rounds=work.of(_PAIR))
+        for a, b in pairs
+    ]
+    metrics = list(measured[next(iter(systems))])
     differences: list[Difference] = []
-    for id_ in measured[next(iter(systems))]:
+    for id_ in metrics:
         corrected = holm([p[id_] for p in permuted])
         for (a, b), p, p_holm in zip(pairs, permuted, corrected, strict=True):
-            spread = resampled[b, id_] - resampled[a, id_]
-            differences.append(_difference(id_, a, b, flat, spread, clusters, p[id_], p_holm))
-    values = {id_: {name: measured[name][id_].value() for name in systems} for id_ in measured[next(iter(systems))]}
+            identical = is_identical(systems[a], systems[b], with_probabilities=id_ in task.needs_probabilities)
+            tested = _tested(flat[a, id_], flat[b, id_], resampled[b, id_] - resampled[a, id_], clusters)
+            differences.append(Difference(id_, a, b, p=p[id_], p_holm=p_holm, identical=identical, **tested))
+    values = {id_: {name: measured[name][id_].value() for name in systems} for id_ in metrics}
     return Comparison(len(examples), int(clusters.max()) + 1, values, differences)
 
 
-def _difference(
-    id_: str,
-    a: str,
-    b: str,
-    statistics: Mapping[tuple[str, str], Statistic],
-    resampled: Array,
-    clusters: Array,
-    p: float,
-    p_holm: float,
-) -> Difference:
-    first, second = statistics[a, id_], statistics[b, id_]
-    value = second.value() - first.value()
+@dataclass
+class Work:
+    """How much of the resampling is done."""
+
+    on_progress: OnProgress | None
+    total: float
+    done: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.on_progress:
+            self.on_progress(0, self.total)
+
+    def of(self, weight: int) -> Callable[[int], None]:
+        """Counts rounds of so much work each."""
+
+        def count(rounds: int) -> None:
+            self.done += weight * rounds
+            if self.on_progress:
+                self.on_progress(self.done, self.total)
+
+        return count
+
+
+def is_identical(a: Sequence[Prediction], b: Sequence[Prediction], *, with_probabilities: bool) -> bool:
+    """Whether two systems say the same about every example."""
+    return all(
+        x.answer == y.answer and (not with_probabilities or x.probabilities == y.probabilities)
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def _tested(a: Statistic, b: Statistic, resampled: Array, clusters: Array) -> dict[str, Any]:
+    """The difference, its interval, and what the examples can tell apart."""
+    value = b.value() - a.value()
+    low, high = interval(resampled, value, [a, b], clusters)
     defined = resampled[~np.isnan(resampled)]
-    error = float(defined.std(ddof=1)) if len(defined) > 1 else float("nan")
-    low, high = interval(resampled, value)
-    return Difference(id_, a, b, value, low, high, p, p_holm, mcnemar_p(first, second, clusters), _POWER * error)
+    error = float("nan") if len(defined) < 2 or is_constant(defined) else float(defined.std(ddof=1))
+    mcnemar = mcnemar_p(a, b, clusters)
+    return {"value": value, "low": low, "high": high, "mcnemar": mcnemar, "detectable": _POWER * error}

@@ -13,7 +13,7 @@ from danseo.reading import content_sha256
 from danseo.records import Prediction
 from danseo.runs.directory import Run
 from danseo.scoresheet import ScoreSheet, baseline_scores
-from danseo.scoring import score
+from danseo.scoring import example_clusters, score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
@@ -51,6 +51,7 @@ def evaluate_run(
         scores=score(task, examples, predictions, skip=skip),
         baselines=baseline_scores(task, examples, skip),
         details=detail_tables(task, examples, predictions) if details else [],
+        clusters=len(set(example_clusters(task, examples))),
     )
 
 

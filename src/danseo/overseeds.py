@@ -7,9 +7,10 @@ counted once. With few seeds their spread is itself uncertain: Student's t with 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from danseo.comparing import ALPHA
 from danseo.errors import DanseoError
 from danseo.metrics.statistic import Array, Statistic
-from danseo.stats import as_json_number, bootstrap, generator, holm
+from danseo.stats import OnRounds, as_json_number, bootstrap, generator, holm, is_constant, unseen_share
 
 POWER = 0.8
 _MOST = 200  # seeds; more is no answer
@@ -32,6 +33,10 @@ class System:
     """Score per seed."""
     resampled: Array
     """Seeds x resamples of the examples."""
+    unseen: float = 0.0
+    """The share of all examples that may be unlike those that were seen."""
+    lowest: float = 0.0
+    """The least that the score can be; the most is 100."""
 
     @property
     def mean(self) -> float:
@@ -79,11 +84,17 @@ class SeedDifference:
     from_seeds: float
     """Standard error that the choice of seeds alone makes."""
     needed: "Needed | None"
-    """Where the difference is not shown."""
+    """Where the difference is not shown and the answers are not the same."""
+    identical: bool = False
+    """Whether the runs of both systems gave the same answers."""
 
     @property
     def is_significant(self) -> bool:
         return self.p_holm < ALPHA
+
+    @property
+    def verdict(self) -> str:
+        return "identical answers" if self.identical else "yes" if self.is_significant else "not shown"
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -97,6 +108,7 @@ class SeedDifference:
             "error_from_examples": as_json_number(self.from_examples),
             "error_from_seeds": as_json_number(self.from_seeds),
             "significant": self.is_significant,
+            "identical_answers": self.identical,
             "seeds_needed": self.needed.as_dict() if self.needed else None,
         }
 
@@ -122,21 +134,27 @@ class Needed:
 
 
 def compare_over_seeds(
-    systems: Mapping[str, Sequence[Mapping[str, Statistic]]], clusters: Array, *, rounds: int = 2000, seed: int = 0
+    systems: Mapping[str, Sequence[Mapping[str, Statistic]]],
+    clusters: Array,
+    *,
+    rounds: int = 2000,
+    seed: int = 0,
+    identical: Container[tuple[str, str, str]] = (),
+    on_rounds: OnRounds | None = None,
 ) -> tuple[dict[str, dict[str, System]], list[SeedDifference]]:
-    """Every pair of systems in every metric, each system given as the measured metrics of its seeds."""
+    """Every pair of systems in every metric, each system given as the measured metrics of its seeds.
+
+    Identical names the metrics and pairs whose runs gave the same answers.
+    """
     for name, runs in systems.items():
         if len(runs) < 2:
             raise DanseoError(f"--over seeds: {name} has one run; two seeds show a spread, three or more are better")
     flat = {(n, k, id_): s for n, runs in systems.items() for k, m in enumerate(runs) for id_, s in m.items()}
-    resampled = bootstrap(flat, clusters, rounds=rounds, rng=generator(seed))
+    resampled = bootstrap(flat, clusters, rounds=rounds, rng=generator(seed), on_rounds=on_rounds)
     metrics = list(next(iter(systems.values()))[0])
     found = {
         id_: {
-            name: System(
-                np.array([flat[name, k, id_].value() for k in range(len(runs))]),
-                np.array([resampled[name, k, id_] for k in range(len(runs))]),
-            )
+            name: _system([run[id_] for run in runs], [resampled[name, k, id_] for k in range(len(runs))], clusters)
             for name, runs in systems.items()
         }
         for id_ in metrics
@@ -146,10 +164,17 @@ def compare_over_seeds(
         tested = [_tested(by_name[a], by_name[b]) for a, b in combinations(by_name, 2)]
         corrected = holm([test.p for test in tested])
         for (a, b), test, p_holm in zip(combinations(by_name, 2), tested, corrected, strict=True):
-            needed = None if p_holm < ALPHA else needed_seeds(by_name[a], by_name[b])
+            is_same = (id_, a, b) in identical
+            needed = None if is_same or p_holm < ALPHA else needed_seeds(by_name[a], by_name[b])
             numbers = (test.value, *test.interval, test.p, p_holm, *test.errors)
-            differences.append(SeedDifference(id_, a, b, *numbers, needed))
+            differences.append(SeedDifference(id_, a, b, *numbers, needed, is_same))
     return found, differences
+
+
+def _system(runs: Sequence[Statistic], resampled: Sequence[Array], clusters: Array) -> System:
+    values = np.array([run.value() for run in runs])
+    unseen = max(unseen_share(run, clusters) for run in runs)
+    return System(values, np.array(resampled), unseen, runs[0].lowest)
 
 
 @dataclass(frozen=True)
@@ -187,10 +212,18 @@ class Test:
 
 
 def _tested(a: System, b: System) -> Test:
-    gap = b.resampled.mean(axis=0) - a.resampled.mean(axis=0)
-    examples = float(np.nanvar(gap, ddof=1))
+    examples = _from_examples(a, b)
     seeds = a.own / a.seeds + b.own / b.seeds
     return Test(b.mean - a.mean, examples, seeds, _freedom(examples + seeds, a, b))
+
+
+def _from_examples(a: System, b: System) -> float:
+    """The variance over examples; where they all say the same, as large as those that were not seen may make it."""
+    gap = b.resampled.mean(axis=0) - a.resampled.mean(axis=0)
+    if not is_constant(gap):
+        return float(np.nanvar(gap, ddof=1))
+    farthest = 100 - min(a.lowest, b.lowest) + abs(b.mean - a.mean)
+    return float((max(a.unseen, b.unseen) * farthest / NormalDist().inv_cdf(1 - ALPHA / 2)) ** 2)
 
 
 def _freedom(total: float, a: System, b: System) -> float:

@@ -2,9 +2,49 @@
 
 import math
 import sys
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
+
+
+class Waiting:
+    """How far a computation is, once it has taken a few seconds: a bar with ETA on a terminal, else a line at times."""
+
+    def __init__(self, title: str, *, quiet: bool = False, after: float = 3.0, every: float = 15.0) -> None:
+        self.title, self.quiet, self.after, self.every = title, quiet, after, every
+        self.start = self.due = math.inf
+        self.bar: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, done: float, total: float) -> None:
+        """So much of the work is done; the clock starts with the first word."""
+        now = time.monotonic()
+        if self.start == math.inf:
+            self.start, self.due = now, now + self.after
+        if self.bar:
+            self.bar.update(self.bar.task_ids[0], completed=done)
+        elif not self.quiet and now >= self.due and 0 < done < total:
+            self.due = now + self.every
+            self._show(done, total, now - self.start)
+
+    def _show(self, done: float, total: float, seconds: float) -> None:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self.bar = Progress(console=Console(stderr=True), transient=True)
+            self.bar.add_task(self.title, total=total, completed=done)
+            self.bar.start()
+        else:
+            left = seconds * (total - done) / done
+            print(f"{self.title}: {100 * done / total:.0f} %, ETA {left:.0f} s", file=sys.stderr, flush=True)
 
 
 class TrainingProgress:

@@ -1,16 +1,17 @@
 """Compare runs: their saved predictions on the examples they report, one by one or over seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from danseo.comparing import compare
+from danseo.comparing import OnProgress, Work, compare, is_identical
 from danseo.ensembling.members import Member, Members, open_members
 from danseo.errors import DanseoError
 from danseo.overseeds import SeedDifference, System, compare_over_seeds
 from danseo.runs.variants import key_of, label_variants
-from danseo.scoresheet import CompareSheet, shown_p, skipped_metrics
+from danseo.scoresheet import CompareSheet, left_out, more_metrics, shown_interval, shown_p
 from danseo.scoring import example_clusters, measure
 from danseo.stats import as_json_number, tie_groups
 from danseo.tables import Table
@@ -32,9 +33,7 @@ class SeedSheet:
     note: str = ""
 
     def tables(self) -> list[Table]:
-        headline = self.task.headline
-        order = [headline, *(id_ for id_ in self.systems if id_ != headline)]
-        return [self._systems(), *(self._differences(id_) for id_ in order if id_ in self.systems)]
+        return [self._systems(), *map(self._differences, self.systems)]
 
     def groups(self, metric: str) -> dict[str, str]:
         """Letters per system, best first."""
@@ -51,7 +50,7 @@ class SeedSheet:
         ]
         note = f"n = {self.n} examples of dev ({self.on})"
         note += f" in {self.clusters} clusters that are resampled whole" if self.clusters < self.n else ""
-        note += f"; {self.note}" if self.note else ""
+        note += "".join(f"; {extra}" for extra in (self.note, more_metrics(self.task, self.systems)) if extra)
         title = (
             f"{self.task.short}: systems over seeds, best first; those that share a letter are not told apart at 5 %"
         )
@@ -62,12 +61,12 @@ class SeedSheet:
             (
                 f"{d.b} − {d.a}",
                 d.value,
-                f"{d.low:+.2f} … {d.high:+.2f}",
+                shown_interval(d.low, d.high),
                 shown_p(d.p),
                 shown_p(d.p_holm),
                 d.from_examples,
                 d.from_seeds,
-                "yes" if d.is_significant else "not shown",
+                d.verdict,
                 d.needed.words() if d.needed else None,
             )
             for d in self.differences
@@ -113,8 +112,10 @@ def compare_runs(
     on: str = "report",
     over: str | None = None,
     skip: Sequence[str] = (),
+    headline_only: bool = False,
     rounds: int = 2000,
     seed: int = 0,
+    on_progress: OnProgress | None = None,
 ) -> CompareSheet | SeedSheet:
     """Paired tests of runs, on the half of dev that picked nothing unless told otherwise."""
     if len({path.resolve() for path in paths}) < len(paths):
@@ -123,12 +124,14 @@ def compare_runs(
     chosen = members if on == "dev" else members.half(on)
     if not chosen.examples:
         raise DanseoError(f"no dev example falls into the {on} half; compare on all of them with --on dev")
-    skipped = [*skipped_metrics(members.task, skip), *_without_probabilities(members)]
+    skipped = left_out(members.task, skip, _without_probabilities(members), headline_only=headline_only)
     note = _note(members, on)
     if over == "seeds":
-        return _over_seeds(chosen, on, skipped, note, rounds, seed)
+        return _over_seeds(chosen, on, skipped, note, rounds, seed, on_progress)
     systems = {name: member.predictions for name, member in _named(chosen).items()}
-    comparison = compare(members.task, chosen.examples, systems, rounds=rounds, seed=seed, skip=skipped)
+    comparison = compare(
+        members.task, chosen.examples, systems, rounds=rounds, seed=seed, skip=skipped, on_progress=on_progress
+    )
     files = {name: member.path for name, member in _named(chosen).items()}
     return CompareSheet(members.task, members.gold, len(chosen.examples), files, comparison, on, note)
 
@@ -153,7 +156,15 @@ def _named(members: Members) -> dict[str, Member]:
     }
 
 
-def _over_seeds(members: Members, on: str, skip: Sequence[str], note: str, rounds: int, seed: int) -> SeedSheet:
+def _over_seeds(
+    members: Members,
+    on: str,
+    skip: Sequence[str],
+    note: str,
+    rounds: int,
+    seed: int,
+    on_progress: OnProgress | None,
+) -> SeedSheet:
     """Runs that differ only in their seed are one system."""
     records = [member.record for member in members.listed if member.record]
     if len(records) < len(members):
@@ -175,7 +186,25 @@ def _over_seeds(members: Members, on: str, skip: Sequence[str], note: str, round
     measured = [measure(task, members.examples, member.predictions, skip) for member in members.listed]
     clusters = example_clusters(task, members.examples)
     systems = {name: [measured[place] for place in places] for name, places in named.items()}
-    found, differences = compare_over_seeds(systems, clusters, rounds=rounds, seed=seed)
+    work = Work(on_progress, rounds)
+    found, differences = compare_over_seeds(
+        systems, clusters, rounds=rounds, seed=seed, identical=_identical(members, named), on_rounds=work.of(1)
+    )
     runs = {name: [members.listed[place].name for place in places] for name, places in named.items()}
     count = int(clusters.max()) + 1
     return SeedSheet(task, members.gold, on, len(members.examples), count, runs, found, differences, note)
+
+
+def _identical(members: Members, named: Mapping[str, Sequence[int]]) -> set[tuple[str, str, str]]:
+    """The metrics and pairs of systems whose runs, seed by seed, gave the same answers."""
+    ranked = {name: sorted(places, key=lambda k: members.listed[k].seed or 0) for name, places in named.items()}
+    answered = {name: [members.listed[place].predictions for place in places] for name, places in ranked.items()}
+    found = set()
+    for id_, (a, b) in product(members.task.metrics, combinations(answered, 2)):
+        with_probabilities = id_ in members.task.needs_probabilities
+        if len(answered[a]) == len(answered[b]) and all(
+            is_identical(x, y, with_probabilities=with_probabilities)
+            for x, y in zip(answered[a], answered[b], strict=True)
+        ):
+            found.add((id_, a, b))
+    return found

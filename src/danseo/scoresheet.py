@@ -1,20 +1,22 @@
 """From files to sheets: what `danseo score` and `danseo compare` print, as tables and as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from danseo.baselines import NAMES, baseline
-from danseo.comparing import Comparison, compare
+from danseo.comparing import Comparison, OnProgress, Work, compare
 from danseo.details import details as detail_tables
 from danseo.errors import DanseoError
 from danseo.predictions import read_predictions
 from danseo.records import Prediction
-from danseo.scoring import Score, score
+from danseo.scoring import Score, example_clusters, score
 from danseo.stats import as_json_number
 from danseo.tables import Table
 from danseo.tasks.task import Task
+
+_FEW = 20  # independent examples; with fewer, bootstrap intervals cover too little
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class ScoreSheet:
     scores: list[Score]
     baselines: dict[str, dict[str, float]]
     details: list[Table] = field(default_factory=list)
+    clusters: int = _FEW
+    """Examples, passages or dialogues that are resampled."""
 
     @property
     def is_partial(self) -> bool:
@@ -42,9 +46,11 @@ class ScoreSheet:
         columns = ("metric", "score", "95 % interval", "n", *NAMES, "note")
         if not any(s.note for s in self.scores):
             columns, rows = columns[:-1], [row[:-1] for row in rows]
-        note = f"PARTIAL: {self.n} of {self.examples} examples have predictions; not comparable with whole scores"
+        partial = f"PARTIAL: {self.n} of {self.examples} examples have predictions; not comparable with whole scores"
+        few = few_examples(self.clusters) if any(s.low == s.low for s in self.scores) else ""
+        note = "; ".join(filter(None, (partial if self.is_partial else "", few)))
         title = f"{self.task.short} ({self.task.title}): {self.predictions.name} against {self.gold.name}"
-        return [Table(title, columns, rows, note if self.is_partial else ""), *self.details]
+        return [Table(title, columns, rows, note), *self.details]
 
     def _floors(self, id_: str) -> list[float | None]:
         return [self.baselines[name].get(id_) for name in NAMES]
@@ -79,6 +85,7 @@ def score_file(
     seed: int = 0,
     tokenizer: Path | None = None,
     batch: int = 32,
+    on_progress: OnProgress | None = None,
 ) -> ScoreSheet:
     """Read, check and score a prediction file."""
     skipped = skipped_metrics(task, skip)
@@ -86,15 +93,17 @@ def score_file(
     answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped)
     chosen = only_answered(examples, answered)
     extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
+    work = Work(on_progress, rounds)
     return ScoreSheet(
         task,
         gold,
         predictions,
         examples=len(examples),
         n=len(chosen),
-        scores=score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra),
+        scores=score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra, on_rounds=work.of(1)),
         baselines=baseline_scores(task, chosen, skipped, seed),
         details=detail_tables(task, chosen, answered) if details else [],
+        clusters=len(set(example_clusters(task, chosen))),
     )
 
 
@@ -129,6 +138,26 @@ def skipped_metrics(task: Task, names: Sequence[str]) -> list[str]:
     return skipped
 
 
+def left_out(task: Task, skip: Sequence[str], absent: Sequence[str] = (), *, headline_only: bool) -> list[str]:
+    """The ids not to compare: those to skip, those that cannot be had, and all after the first if that is enough."""
+    skipped = [*skipped_metrics(task, skip), *absent]
+    kept = [id_ for id_ in task.metrics if id_ not in skipped]
+    return [*skipped, *kept[1:]] if headline_only else skipped
+
+
+def few_examples(clusters: int) -> str:
+    """A warning where bootstrap intervals are not to be relied on."""
+    return (
+        f"{clusters} independent examples are few: the intervals are rough, rather too short" if clusters < _FEW else ""
+    )
+
+
+def more_metrics(task: Task, shown: Collection[str]) -> str:
+    """A word on the metrics that are not shown, for who sees only one."""
+    more = len(task.metrics) - 1
+    return f"--all shows {more} more metric{'s' * (more > 1)}" if len(shown) == 1 < len(task.metrics) else ""
+
+
 def _piece_scores(
     task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], tokenizer: Path, batch: int
 ) -> dict[str, Any]:
@@ -153,9 +182,7 @@ class CompareSheet:
     note: str = ""
 
     def tables(self) -> list[Table]:
-        headline = self.task.headline
-        order = [headline, *(id_ for id_ in self.comparison.values if id_ != headline)]
-        return [self._systems(), *(self._differences(id_) for id_ in order if id_ in self.comparison.values)]
+        return [self._systems(), *map(self._differences, self.comparison.values)]
 
     def _systems(self) -> Table:
         rows: list[tuple[object, ...]] = []
@@ -166,9 +193,9 @@ class CompareSheet:
         note = f"n = {n}" + (f" in {clusters} clusters that are resampled whole" if clusters < n else "")
         if n < self.examples:
             note += f"; PARTIAL: {n} of {self.examples} examples are answered by every file"
-        note += "".join(
-            f"; {extra}" for extra in (f"{self.on} half of dev" if self.on == "report" else "", self.note) if extra
-        )
+        half = f"{self.on} half of dev" if self.on == "report" else ""
+        more = more_metrics(self.task, self.comparison.values)
+        note += "".join(f"; {extra}" for extra in (half, self.note, few_examples(clusters), more) if extra)
         title = f"{self.task.short}: systems, best first; those that share a letter are not told apart at 5 %"
         return Table(title, ("metric", "system", "score", "group"), rows, note)
 
@@ -177,12 +204,12 @@ class CompareSheet:
             (
                 f"{d.b} − {d.a}",
                 d.value,
-                f"{d.low:+.2f} … {d.high:+.2f}",
+                shown_interval(d.low, d.high),
                 shown_p(d.p),
                 shown_p(d.p_holm),
                 shown_p(d.mcnemar),
                 d.detectable,
-                "yes" if d.is_significant else "not shown",
+                d.verdict,
             )
             for d in self.comparison.differences
             if d.metric == id_
@@ -214,6 +241,14 @@ class CompareSheet:
         }
 
 
+def shown_interval(low: float, high: float) -> str | None:
+    """The ends of an interval of a difference, each with its sign."""
+    if low != low:
+        return None
+    low, high = (round(end, 2) + 0.0 for end in (low, high))  # no -0.00
+    return f"{low:+.2f} … {high:+.2f}"
+
+
 def shown_p(value: float | None) -> str | None:
     """A p value as people read it."""
     if value is None or value != value:
@@ -228,12 +263,14 @@ def compare_files(
     *,
     partial: bool = False,
     skip: Sequence[str] = (),
+    headline_only: bool = False,
     rounds: int = 2000,
     seed: int = 0,
+    on_progress: OnProgress | None = None,
 ) -> CompareSheet:
     """Read, check and compare prediction files on the same examples."""
     files = system_names(predictions)
-    skipped = skipped_metrics(task, skip)
+    skipped = left_out(task, skip, headline_only=headline_only)
     examples = task.read(gold)
     systems = {n: read_predictions(p, task, examples, partial=partial, skip=skipped) for n, p in files.items()}
     common = set.intersection(*({p.guid for p in answered} for answered in systems.values()))
@@ -241,7 +278,7 @@ def compare_files(
         raise DanseoError("the prediction files have no example in common; compare answers to the same examples")
     shared = {name: [p for p in answered if p.guid in common] for name, answered in systems.items()}
     chosen = [example for example in examples if example.guid in common]
-    comparison = compare(task, chosen, shared, rounds=rounds, seed=seed, skip=skipped)
+    comparison = compare(task, chosen, shared, rounds=rounds, seed=seed, skip=skipped, on_progress=on_progress)
     return CompareSheet(task, gold, len(examples), files, comparison)
 
 

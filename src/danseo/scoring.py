@@ -9,7 +9,7 @@ import numpy as np
 
 from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction
-from danseo.stats import as_json_number, bootstrap, clusters_of, generator, interval
+from danseo.stats import OnRounds, as_json_number, bootstrap, clusters_of, generator, interval
 from danseo.tasks.task import Task
 
 
@@ -54,15 +54,17 @@ def score(
     seed: int = 0,
     skip: Sequence[str] = (),
     extra: Mapping[str, Statistic] | None = None,
+    on_rounds: OnRounds | None = None,
 ) -> list[Score]:
     """All metrics, and any extra statistics of the same examples; rounds=0 leaves the intervals out."""
     statistics = {**measure(task, examples, predictions, skip), **(extra or {})}
     clusters = example_clusters(task, examples)
-    resampled = bootstrap(statistics, clusters, rounds=rounds, rng=generator(seed)) if rounds else {}
+    rng = generator(seed)
+    resampled = bootstrap(statistics, clusters, rounds=rounds, rng=rng, on_rounds=on_rounds) if rounds else {}
     scores = []
     for id_, statistic in statistics.items():
         value = statistic.value()
-        low, high = interval(resampled[id_], value) if rounds else (math.nan, math.nan)
+        low, high = interval(resampled[id_], value, [statistic], clusters) if rounds else (math.nan, math.nan)
         scores.append(Score(id_, value, low, high, len(examples), note_on(task, id_, value, examples)))
     return scores
 

@@ -1,6 +1,6 @@
 """How sure one can be of a score, and whether two systems differ: resampling over examples or clusters."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, TypeVar
 
@@ -9,6 +9,8 @@ import numpy as np
 from danseo.metrics.statistic import Array, Counts, Statistic
 
 Key = TypeVar("Key", bound=Hashable)
+OnRounds = Callable[[int], None]
+"""Told how many more rounds are done."""
 LEVEL = 0.95
 _CHUNK = 4_000_000  # weights held at a time, so that memory stays small whatever the number of examples
 
@@ -37,25 +39,37 @@ def _chunks(rounds: int, n: int) -> Iterator[int]:
 
 
 def bootstrap(
-    statistics: Mapping[Key, Statistic], clusters: Array, *, rounds: int, rng: np.random.Generator
+    statistics: Mapping[Key, Statistic],
+    clusters: Array,
+    *,
+    rounds: int,
+    rng: np.random.Generator,
+    on_rounds: OnRounds | None = None,
 ) -> dict[Key, Array]:
     """The scores of every resample; all statistics see the same resamples, so their differences are paired."""
     parts: dict[Key, list[Array]] = {key: [] for key in statistics}
     for weights in bootstrap_weights(clusters, rounds, rng):
         for key, statistic in statistics.items():
             parts[key].append(statistic.values(weights))
+        if on_rounds:
+            on_rounds(len(weights))
     return {key: np.concatenate(values) for key, values in parts.items()}
 
 
-def interval(resampled: Array, observed: float, level: float = LEVEL) -> tuple[float, float]:
-    """The bias-corrected percentile interval; NaN where the score is undefined.
+def interval(
+    resampled: Array, observed: float, statistics: Sequence[Statistic], clusters: Array, level: float = LEVEL
+) -> tuple[float, float]:
+    """The bias-corrected percentile interval of a score, or of the difference of two; NaN where it is undefined.
 
     Some scores, such as areas under curves, come out higher on average in resamples, where examples repeat;
     the correction moves the quantiles by as much as the observed value is off the middle of the resamples.
+    Where all resamples are the same, they say nothing, and the interval is that of what may have been missed.
     """
     defined = resampled[~np.isnan(resampled)]
     if not len(defined) or np.isnan(observed):
         return float("nan"), float("nan")
+    if is_constant(defined):
+        return unseen_interval(observed, statistics, clusters, level)
     below = (np.sum(defined < observed - 1e-9) + np.sum(defined <= observed + 1e-9)) / (2 * len(defined))
     normal = NormalDist()
     shift = normal.inv_cdf(float(np.clip(below, 1 / len(defined), 1 - 1 / len(defined)))) if len(defined) > 2 else 0.0
@@ -64,8 +78,55 @@ def interval(resampled: Array, observed: float, level: float = LEVEL) -> tuple[f
     return float(low), float(high)
 
 
+def is_constant(resampled: Array) -> bool:
+    """Whether there was nothing to resample: all examples speak alike, or there is only one."""
+    defined = resampled[~np.isnan(resampled)]
+    return bool(len(defined)) and float(np.ptp(defined)) <= 1e-9
+
+
+def unseen_interval(
+    observed: float, statistics: Sequence[Statistic], clusters: Array, level: float = LEVEL
+) -> tuple[float, float]:
+    """The interval of a number that all examples agree on: the share of them that may have been missed can be anything.
+
+    For 3 of 3 right answers that is the exact binomial interval, from 29.24 to 100.
+    """
+    unseen = max(unseen_share(statistic, clusters, level) for statistic in statistics)
+    lowest, highest = min(statistic.lowest for statistic in statistics), 100.0
+    if len(statistics) == 2:  # a difference
+        lowest, highest = lowest - highest, highest - lowest
+    return observed - unseen * (observed - lowest), observed + unseen * (highest - observed)
+
+
+def unseen_share(statistic: Statistic, clusters: Array, level: float = LEVEL) -> float:
+    """The largest part of a score that may rest on examples unlike every one that was seen.
+
+    If their share is q, n clusters show none of them with probability (1 - q)^n, which should be no rarer than the tail
+    of the level. They may be of all classes, or of a few: in a mean over classes, rare ones carry most of it.
+    """
+    parts = statistic.support(clusters)
+    return max(_largest_mean(parts, level), _largest_mean(np.array([len(np.unique(clusters))]), level))
+
+
+def _largest_mean(support: Array, level: float) -> float:
+    """The largest mean of the classes' shares for which nothing shows in any class with the probability of the tail."""
+    seen = np.sort(support[support > 0]).astype(float)
+    if not len(seen):
+        return 1.0
+    costs = np.log(seen)
+    levels = (np.cumsum(seen * costs) - np.log((1 - level) / 2)) / np.cumsum(seen)  # Lagrange's multiplier
+    reached = np.maximum(levels[np.flatnonzero(levels > costs)[-1]] - costs, 0)
+    return float(np.mean(1 - np.exp(-reached)))
+
+
 def permutation_p(
-    a: Mapping[Key, Statistic], b: Mapping[Key, Statistic], clusters: Array, *, rounds: int, rng: np.random.Generator
+    a: Mapping[Key, Statistic],
+    b: Mapping[Key, Statistic],
+    clusters: Array,
+    *,
+    rounds: int,
+    rng: np.random.Generator,
+    on_rounds: OnRounds | None = None,
 ) -> dict[Key, float]:
     """How often exchanging the two systems' answers at random gives a larger difference than the observed one.
 
@@ -73,15 +134,15 @@ def permutation_p(
     would find too few true differences. No difference at all has p = 1.
     """
     observed = {key: abs(b[key].value() - a[key].value()) for key in a}
-    both = {key: a[key].stacked(b[key]) for key in a}
     extreme = dict.fromkeys(a, 0.0)
     for size in _chunks(rounds, 4 * len(clusters)):
         swap = rng.integers(0, 2, (size, int(clusters.max()) + 1))[:, clusters].astype(float)
-        weights = np.concatenate([np.concatenate([1 - swap, swap], axis=1), np.concatenate([swap, 1 - swap], axis=1)])
-        for key, statistic in both.items():
-            first, second = np.split(statistic.values(weights), 2)
+        for key in a:
+            first, second = a[key].exchanged(b[key], swap)
             excess = np.abs(second - first) - observed[key]
             extreme[key] += float((excess > 1e-9).sum() + (np.abs(excess) <= 1e-9).sum() / 2)
+        if on_rounds:
+            on_rounds(size)
     return {key: _p(extreme[key], observed[key], rounds) for key in a}
 
 
@@ -116,23 +177,43 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def tie_groups(names: Sequence[str], tied: set[frozenset[str]]) -> dict[str, str]:
     """Letters per system: two systems share a letter exactly when they are tied with each other."""
-    groups = sorted(_cliques(set(), list(names), [], tied), key=lambda group: [n not in group for n in names])
+    near = [_bits(k for k, other in enumerate(names) if frozenset((name, other)) in tied) for name in names]
+    groups = sorted(_places(group) for group in _tied_groups(near))
     letters = "abcdefghijklmnopqrstuvwxyz"
-    marks = [letters[k] if k < 26 else f"{letters[k % 26]}{k // 26}" for k in range(len(groups))]
-    return {name: "".join(m for m, group in zip(marks, groups, strict=True) if name in group) for name in names}
+    marks: list[list[str]] = [[] for _ in names]
+    for k, group in enumerate(groups):
+        for place in group:
+            marks[place].append(letters[k] if k < 26 else f"{letters[k % 26]}{k // 26}")
+    return {name: ("" if len(groups) <= 26 else " ").join(own) for name, own in zip(names, marks, strict=True)}
 
 
-def _cliques(chosen: set[str], open_: list[str], closed: list[str], tied: set[frozenset[str]]) -> list[set[str]]:
-    """The largest sets of systems that are all tied with each other (Bron and Kerbosch)."""
-    if not open_ and not closed:
-        return [chosen]
-    found: list[set[str]] = []
-    while open_:
-        name = open_[0]
-        near = [[other for other in side if frozenset((name, other)) in tied] for side in (open_, closed)]
-        found += _cliques(chosen | {name}, near[0], near[1], tied)
-        open_, closed = open_[1:], [*closed, name]
-    return found
+def _tied_groups(near: Sequence[int]) -> Iterator[int]:
+    """Sets of systems, all tied with each other, that together hold every tie; systems are bits.
+
+    The fewest such sets take exponential time to find. Here every tie that no set holds yet begins one, which grows by
+    whoever brings the most such ties, best first; where ties follow the ranking, these are the fewest.
+    """
+    loose = list(near)
+    for place, others in enumerate(near):
+        if not others:
+            yield 1 << place
+        while loose[place]:
+            group, open_ = 1 << place, others
+            while open_:
+                brought = [(ties & group).bit_count() for ties in loose]
+                added = max(_places(open_), key=brought.__getitem__)
+                group, open_ = group | 1 << added, open_ & near[added]
+            for member in _places(group):
+                loose[member] &= ~group
+            yield group
+
+
+def _bits(places: Iterable[int]) -> int:
+    return sum(1 << place for place in places)
+
+
+def _places(bits: int) -> list[int]:
+    return [place for place in range(bits.bit_length()) if bits >> place & 1]
 
 
 def generator(seed: int) -> np.random.Generator:

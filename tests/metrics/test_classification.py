@@ -101,13 +101,22 @@ def test_area_weights_are_repetitions(seed, steps):
         assert statistic.values(weights) == pytest.approx(np.array(expected), abs=1e-9, nan_ok=True)
 
 
-def test_area_of_each_half_stacked():
-    golds, probabilities = ranked(3)
-    whole = Ranking(curves(golds, probabilities, NAMES))
-    first, second = (
-        Ranking(curves(golds[part], probabilities[part], NAMES)) for part in (slice(0, 20), slice(20, None))
-    )
-    assert first.stacked(second).value() == pytest.approx(whole.value(), abs=1e-9)
+@pytest.mark.parametrize("steps", [3, 10**6])
+def test_areas_of_exchanged_answers(steps):
+    """Both systems are scored as if they had given each other's answers, whichever form asks first."""
+    golds, mine = ranked(3, steps=steps)
+    _, theirs = ranked(4, steps=steps)
+    swap = np.random.default_rng(0).integers(0, 2, (20, len(golds))).astype(float)
+    forms = ({}, {"only_present": True}, {"only_present": True, "trapezoid": False})
+    first, second = curves(golds, mine, NAMES), curves(golds, theirs, NAMES)
+    for form in forms:
+        found = Ranking(first, **form).exchanged(Ranking(second, **form), swap)
+        for row, values in zip(swap, zip(*found, strict=True), strict=True):
+            mixed = [
+                [b if s else a for a, b, s in zip(*pair, row, strict=True)] for pair in ((mine, theirs), (theirs, mine))
+            ]
+            expected = [Ranking(curves(golds, answers, NAMES), **form).value() for answers in mixed]
+            assert list(values) == pytest.approx(expected, abs=1e-9)
 
 
 def test_exact_to_the_last_digits_on_many_examples():

@@ -1,7 +1,7 @@
 """danseo score and danseo compare: what prediction files are worth."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,20 +55,23 @@ def score_command(
     as_json: bool,
 ) -> None:
     """Score anybody's predictions: GOLD is a raw file, or dev or train of the data folder."""
+    from danseo.progress import Waiting
     from danseo.scoresheet import score_file
 
-    sheet = score_file(
-        task,
-        gold_path(task, gold, data_dir),
-        predictions,
-        details=details,
-        partial=partial,
-        skip=skip,
-        rounds=resamples,
-        seed=seed,
-        tokenizer=tokenizer,
-        batch=batch,
-    )
+    with Waiting("resampling", quiet=as_json) as waiting:
+        sheet = score_file(
+            task,
+            gold_path(task, gold, data_dir),
+            predictions,
+            details=details,
+            partial=partial,
+            skip=skip,
+            rounds=resamples,
+            seed=seed,
+            tokenizer=tokenizer,
+            batch=batch,
+            on_progress=waiting,
+        )
     show(sheet.tables(), as_json, sheet.as_dict())
 
 
@@ -76,6 +79,7 @@ def score_command(
 @click.argument("arguments", nargs=-1, metavar="RUN RUN… | TASK GOLD PREDICTIONS…")
 @click.option("--over", type=click.Choice(["seeds"]), help="Runs that differ only in their seed are one system.")
 @click.option("--on", type=click.Choice(["report", "dev"]), help="Runs: which part of dev. [default: report]")
+@click.option("--all", "everything", is_flag=True, help="Every metric, not only the first; --json always has them all.")
 @data_option
 @partial_option
 @skip_option
@@ -86,6 +90,7 @@ def compare_command(
     arguments: tuple[str, ...],
     over: str | None,
     on: str | None,
+    everything: bool,
     data_dir: str | None,
     partial: bool,
     skip: tuple[str, ...],
@@ -94,22 +99,25 @@ def compare_command(
     as_json: bool,
 ) -> None:
     """Is B better than A, by how much, how sure: paired tests of runs, or of prediction files against a gold file."""
+    from danseo.progress import Waiting
+    from danseo.runcompare import compare_runs
     from danseo.scoresheet import compare_files
 
-    if arguments and Path(arguments[0]).exists() and any(Path(each, "config.toml").is_file() for each in arguments):
-        from danseo.runcompare import compare_runs
-
-        if partial:
-            raise click.UsageError("--partial is for prediction files; runs answer all of dev.")
-        paths = [Path(argument) for argument in arguments]
-        found = compare_runs(paths, data_dir, on=on or "report", over=over, skip=skip, rounds=resamples, seed=seed)
-        show(found.tables(), as_json, found.as_dict())
-        return
-    if over or on:
-        raise click.UsageError("--over and --on are for run directories.")
-    task, gold, predictions = _files(arguments)
-    path = gold_path(task, gold, data_dir)
-    sheet = compare_files(task, path, predictions, partial=partial, skip=skip, rounds=resamples, seed=seed)
+    options: dict[str, Any] = {"skip": skip, "rounds": resamples, "seed": seed}
+    options["headline_only"] = not (everything or as_json)
+    sheet: Any
+    with Waiting("resampling", quiet=as_json) as waiting:
+        if arguments and Path(arguments[0]).exists() and any(Path(each, "config.toml").is_file() for each in arguments):
+            if partial:
+                raise click.UsageError("--partial is for prediction files; runs answer all of dev.")
+            paths = [Path(argument) for argument in arguments]
+            sheet = compare_runs(paths, data_dir, on=on or "report", over=over, on_progress=waiting, **options)
+        else:
+            if over or on:
+                raise click.UsageError("--over and --on are for run directories.")
+            task, gold, predictions = _files(arguments)
+            path = gold_path(task, gold, data_dir)
+            sheet = compare_files(task, path, predictions, partial=partial, on_progress=waiting, **options)
     show(sheet.tables(), as_json, sheet.as_dict())
 
 

@@ -12,7 +12,7 @@ _NOISE = 1e-13  # relative; what rounding leaves of a difference that should be 
 def pearson(golds: Sequence[float], answers: Sequence[float]) -> Counts:
     """Pearson's correlation times 100; NaN when one side is constant."""
     x, y = _standard(golds), _standard(answers)
-    return Counts(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1), _correlation)
+    return Counts(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1), _correlation, lowest=-100.0)
 
 
 def _standard(numbers: Sequence[float]) -> Array:

@@ -4,7 +4,7 @@ Kept this way, one matrix product scores a thousand resamples at once, so interv
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -17,12 +17,21 @@ Formula = Callable[[Array], Array]
 class Statistic(Protocol):
     """A score that can be recomputed for any weighting of its examples."""
 
+    @property
+    def lowest(self) -> float:
+        """The least that the score can be; the most is 100."""
+        ...
+
     def values(self, weights: Array) -> Array:
         """One score per row of weights; a row has one weight per example."""
         ...
 
-    def stacked(self, other: Self) -> Self:
-        """The statistic of both sets of examples, one after the other."""
+    def exchanged(self, other: Self, swap: Array) -> tuple[Array, Array]:
+        """Both systems' scores after the answers to the examples marked 1 have changed sides, per row of marks."""
+        ...
+
+    def support(self, clusters: Array) -> Array:
+        """How many clusters of examples the score rests on; one number per class where classes weigh the same."""
         ...
 
     def value(self) -> float:
@@ -36,13 +45,26 @@ class Counts:
 
     table: Array
     formula: Formula
+    lowest: float = field(default=0.0, kw_only=True)
 
     def values(self, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.formula(weights @ self.table)
 
-    def stacked(self, other: Self) -> Self:
-        return replace(self, table=np.concatenate([self.table, other.table]))
+    def exchanged(self, other: Self, swap: Array) -> tuple[Array, Array]:
+        mine, theirs = self.tables_beside(other)
+        moved = swap @ (theirs - mine)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.formula(mine.sum(axis=0) + moved), self.formula(theirs.sum(axis=0) - moved)
+
+    def tables_beside(self, other: Self) -> tuple[Array, Array]:
+        """The tables of two systems, with the same columns."""
+        return self.table, other.table
+
+    def support(self, clusters: Array) -> Array:
+        width = 3 if self.formula in (macro_f1, macro_f1_absent_is_right) else self.table.shape[1]
+        present = np.any(self.table.reshape(len(self.table), -1, width), axis=2)
+        return np.array([len(np.unique(clusters[column])) for column in np.transpose(present)])
 
     def value(self) -> float:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -50,7 +72,10 @@ class Counts:
 
     def is_mean_of_hits(self) -> bool:
         """Whether the score is a share of right examples, as McNemar's test needs it."""
-        return self.formula is percent and bool(np.isin(self.table[:, 0], (0, 1)).all())
+        if self.formula is not percent:
+            return False
+        hits, totals = self.table.T
+        return bool(np.isin(hits, (0, 1)).all() and (totals == 1).all())
 
 
 @dataclass(frozen=True)
@@ -59,10 +84,9 @@ class ClassCounts(Counts):
 
     classes: tuple[str, ...]
 
-    def stacked(self, other: Self) -> Self:
+    def tables_beside(self, other: Self) -> tuple[Array, Array]:
         classes = tuple(dict.fromkeys((*self.classes, *other.classes)))
-        tables = [self._table_of(classes), other._table_of(classes)]
-        return replace(self, table=np.concatenate(tables), classes=classes)
+        return self._table_of(classes), other._table_of(classes)
 
     def _table_of(self, classes: tuple[str, ...]) -> Array:
         """The table with a place for every class, in this order."""

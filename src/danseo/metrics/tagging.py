@@ -16,6 +16,7 @@ from danseo.metrics.statistic import (
     macro_f1_absent_is_right,
     mean,
     micro_f1,
+    share,
 )
 from danseo.metrics.tag_numbers import tag_numbers
 
@@ -113,17 +114,20 @@ def entity_counts(tagged: Tagged, formula: Formula = macro_f1) -> Counts:
 
 def entity_precision(tagged: Tagged) -> Counts:
     """Share of the answered entities that are right."""
-    return Counts(tagged.entity_table, lambda sums: _ratio(sums, 1))
+    hits, answered, _ = _pooled(tagged)
+    return share(hits, answered)
 
 
 def entity_recall(tagged: Tagged) -> Counts:
     """Share of the gold entities that were found."""
-    return Counts(tagged.entity_table, lambda sums: _ratio(sums, 2))
+    hits, _, gold = _pooled(tagged)
+    return share(hits, gold)
 
 
-def _ratio(sums: Array, column: int) -> Array:
-    pooled: Array = sums.reshape(*sums.shape[:-1], -1, 3).sum(axis=-2)
-    return 100 * pooled[..., 0] / pooled[..., column]
+def _pooled(tagged: Tagged) -> Array:
+    """Per sentence, over all types: entities found, answered, in gold; a row each."""
+    pooled: Array = tagged.entity_table.reshape(tagged.n, -1, 3).sum(axis=1).T
+    return pooled
 
 
 def tag_macro_f1(tagged: Tagged, *, with_o: bool) -> Counts:
@@ -140,7 +144,7 @@ def official_character_f1(tagged: Tagged) -> Counts:
 
 def sentence_accuracy(tagged: Tagged) -> Counts:
     """Share of the sentences whose entities are exactly the gold ones."""
-    hits, answered, gold = tagged.entity_table.reshape(tagged.n, -1, 3).sum(axis=1).T
+    hits, answered, gold = _pooled(tagged)
     return mean((hits == answered) & (hits == gold))
 
 
