@@ -47,11 +47,11 @@ def letters_of(text: str, *, plain: bool = True) -> Letters:
 
 
 def _composed(text: str) -> Letters:
-    """Canonical composition of whatever consists of several characters; single ones stay as they are."""
+    """The canonical composition (NFC), stretch by stretch."""
     parts, starts, place = list[str](), list[int](), 0
     for word in _BLANKS.split(text):
         for cluster in [word] if is_normalized("NFC", word) else _clusters(word):
-            part = cluster if len(cluster) == 1 else normalize("NFC", cluster)
+            part = normalize("NFC", cluster)
             surplus = len(cluster) - len(part)  # falls to the first character
             starts += [place + max(0, k + surplus if k else 0) for k in range(len(part))]
             parts.append(part)
