@@ -398,6 +398,30 @@ def test_a_roberta_with_bert_pieces_gets_no_segment_ids(sample, encoder, tmp_pat
     assert len(model.predict_dev()) == len(dev)
 
 
+@pytest.mark.parametrize("task", ["ner", "re"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_tokenizer_that_pads_with_another_id_than_the_model_says(sample, encoder, tmp_path, family, task):
+    """KLUE's first uploads of RoBERTa: positions are counted from the model's id, before and after saving."""
+    folder = shutil.copytree(encoder(family), tmp_path / "checkpoint")
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**settings, "pad_token_id": 1}))  # the tokenizer says 0
+    model, run, dev = fitted(task, folder, sample, tmp_path)
+    assert (model.kind.pieces.pad, model.network.model.config.pad_token_id) == (0, 1)
+    model.predict_dev()
+    model.save(run)
+    again = load_model(run, "cpu")
+    assert again.kind.longest == model.kind.longest
+    assert_same_answers(again.predict(dev), model.predict(dev))
+    stock = getattr(transformers, STOCK[task]).from_pretrained(run.path / "model").eval()
+    batch = model.network.collate(model.dev_features[:4], model.kind, with_gold=False)
+    names = {"input_ids": "input_ids", "attention_mask": "attention_mask", "segments": "token_type_ids"}
+    with torch.no_grad():
+        ours = model.network.eval()(batch)["logits"]
+        theirs = stock(**{names[name]: batch[name] for name in names if name in batch}).logits
+    there = batch["attention_mask"].bool() if task == "ner" else slice(None)
+    torch.testing.assert_close(theirs[there], ours[there], atol=1e-4, rtol=1e-4)
+
+
 def test_a_bert_gets_its_segment_ids(sample, encoder, tmp_path):
     model, *_ = fitted("sts", encoder("bert"), sample, tmp_path)
     batch = model.network.collate(model.dev_features[:4], model.kind, with_gold=False)

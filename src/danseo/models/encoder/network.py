@@ -146,11 +146,10 @@ def without_pooler(encoder_config: Any) -> dict[str, Any]:
 
 
 def _fit_vocabulary(model: Any, pieces: Pieces) -> None:
-    """Rows for added pieces; the padding id of the tokenizer is the one that counts."""
+    """Rows for added pieces. The padding id of the configuration stays: RoBERTa counts its positions from it."""
     size = len(pieces.tokenizer)
     if size > model.get_input_embeddings().weight.shape[0]:
         model.resize_token_embeddings(size, mean_resizing=False)
-    model.config.pad_token_id = pieces.pad
 
 
 def loading_error(name: str, error: Exception) -> DanseoError:
