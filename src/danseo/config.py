@@ -64,8 +64,8 @@ class TrainConfig:
     """Peak rate, reached when the warm-up ends."""
     head_learning_rate: float | None = None
     """Peak rate of the layers above the encoder; None takes learning_rate."""
-    schedule: Literal["linear", "cosine", "constant", "hold"] = "linear"
-    """How the rate falls after the warm-up; hold keeps it, and falls to 0 over the last fifth."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the rate falls after the warm-up."""
     warmup: float = 0.1
     """Share of the steps in which the rate rises from 0."""
     weight_decay: float = 0.01
@@ -132,6 +132,8 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
+FLOORS = ("majority", "linear")
+"""Models that need no encoder; of the settings of training none counts for them."""
 Config = TypeVar("Config")
 """RunConfig, or the config of another command that declares its settings in the same way."""
 _POSITIVE = (  # where 0 makes no sense; the configs of other commands add theirs as POSITIVE

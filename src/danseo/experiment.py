@@ -22,7 +22,8 @@ from danseo.models.load import packages_of
 from danseo.progress import TrainingProgress
 from danseo.reading import content_sha256
 from danseo.records import Prediction
-from danseo.runs.directory import Run, folder_identity, run_name
+from danseo.runs.directory import Run, folder_identity, run_path
+from danseo.runs.naming import model_name
 from danseo.scoring import score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
@@ -51,6 +52,9 @@ class Job:
     device: str | None = None
     quiet: bool = False
     on_score: OnScore | None = None
+    model: str | None = None
+    """What the folder of the model holds, as a hash."""
+    started: float = 0.0
 
 
 def run_experiment(
@@ -64,17 +68,19 @@ def run_experiment(
     on_score: OnScore | None = None,
 ) -> Run:
     """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on."""
-    task = get_task(config.task)
+    started, task = time.perf_counter(), get_task(config.task)
     files = {split: data.require_file(task, split, root) for split in ("train", "dev")}
     hashes = {path.name: content_sha256(path) for path in files.values()}
-    run = Run(runs / run_name(config, identity_of(config, hashes)))
+    identity = identity_of(config, hashes)
+    run = Run(run_path(runs, config, identity))
     if run.is_finished and not force:
         return run
     require(*packages_of(config.model, config.task))  # before anything is removed or read
     if force:
         run.remove()
     train, dev = (task.read(files[split]) for split in ("train", "dev"))
-    job = Job(config, task, train[: config.limit or None], dev, run, hashes, device, quiet, on_score)
+    model = identity.get("model")
+    job = Job(config, task, train[: config.limit or None], dev, run, hashes, device, quiet, on_score, model, started)
     try:
         run_floor(job) if config.model in FLOORS else run_encoder(job)
     except DanseoError as error:
@@ -93,7 +99,7 @@ def run_floor(job: Job) -> None:
     """A run of a model that needs no encoder."""
     started = time.perf_counter()
     model = make_floor(job.config.model, job.task)
-    job.run.start(job.config)
+    start(job)
     model.fit(job.train, job.config.seed)
     predictions = model.predict(job.dev)
     model.save(job.run.path / "model")
@@ -110,7 +116,7 @@ def run_encoder(job: Job) -> None:
     cost = model.prepare(job.train, job.dev)
     with TrainingProgress(job.run.path.name, quiet=job.quiet or not workers.is_first) as progress:
         if workers.is_first:
-            job.run.start(job.config)
+            start(job)
             job.run.write_json("preflight.json", cost.as_dict())
             progress.note(cost.line())
         workers.wait()
@@ -128,6 +134,12 @@ def run_encoder(job: Job) -> None:
     workers.wait()
 
 
+def start(job: Job) -> None:
+    """The settings, and what the model and the data hold: an unfinished run is to be known as well."""
+    job.run.start(job.config)
+    job.run.write_json("environment.json", {"data": job.hashes, "model": model_facts(job)})
+
+
 def _stepped(job: Job, progress: TrainingProgress, step: "Step", fitted: "Progress") -> None:
     """Show a step; after an evaluation, which leaves no losses behind, pass its score on."""
     progress.step(step, fitted)
@@ -143,10 +155,21 @@ def finite(number: float | None) -> float | None:
 def finish(job: Job, predictions: Sequence[Prediction], surroundings: dict[str, Any], facts: dict[str, Any]) -> None:
     """Predictions, surroundings, and the scores last: their presence means the run is whole."""
     job.run.write_predictions("dev", predictions)
-    job.run.write_json("environment.json", surroundings)
     scores = score_halves(job.task, job.dev, predictions, job.config.train.select_on)
+    took = round(time.perf_counter() - job.started, 3)
+    job.run.write_json("environment.json", surroundings | {"model": model_facts(job), "wall_seconds": took})
     job.run.write_json("scores.json", scores | facts)
     job.run.tidy()
+
+
+def model_facts(job: Job) -> dict[str, str]:
+    """What the model is called, and what its folder held: the same folder may hold another one tomorrow."""
+    model = job.config.model
+    return (
+        {"name": model_name(str(Path(model).resolve())), "sha256": job.model}
+        if job.model
+        else {"name": model_name(model)}
+    )
 
 
 def score_halves(

@@ -108,4 +108,4 @@ def test_they_are_combined_and_compared(danseo):
 
 def test_an_old_checkpoint_of_pretraining_is_an_encoder(danseo):
     found = train(danseo, "nli", "-m", "pretrained/model", *settings(*QUICK, "epochs=1"))
-    assert found.name.startswith("nli--")
+    assert found.name.startswith("nli--pretrained--"), "not --model--, as every run has a model/"

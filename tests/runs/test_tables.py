@@ -11,11 +11,12 @@ import pytest
 from danseo.config import RunConfig, with_settings
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run
-from danseo.runs.index import find_runs, formatted
-from danseo.runs.klue import COLUMNS, PUBLISHED, klue_table, published, size_word
+from danseo.runs.formats import formatted, formatted_tables
+from danseo.runs.index import find_runs
+from danseo.runs.klue import COLUMNS, PUBLISHED, klue_tables, published, size_word
 from danseo.runs.seeds import official_metrics, seed_tables
 from danseo.runs.sweep import sweep_table
-from danseo.runs.tables import chosen_tables, formatted_tables
+from danseo.runs.tables import Choice, chosen_tables
 from danseo.tables import Best, Second, Strong, Table, to_latex, to_markdown
 from danseo.tasks import TASKS
 
@@ -137,7 +138,7 @@ def test_the_sweep_table_is_sorted_and_marks_the_best(tmp_path):
     assert type(rows[0]["validation loss"]) is Best, "the lowest"
     assert type(rows[0]["model"]) is Strong
     text = to_markdown(table)
-    assert "| **roberta-base** | 2e-05 | 3 | 32 |" in text
+    assert "| **roberta-base** | 42 | 3 | 32 | 2e-05 |" in text
     assert "**60.60**" in text
     best = json.loads(formatted(table, "json"))[0]["best"]
     assert best == ["micro f1", "validation loss"]
@@ -152,7 +153,7 @@ def test_the_klue_table_has_all_columns_and_the_published_rows(tmp_path):
     finished(tmp_path, "b", "ner", ner(83.0, 90.0), model="other", parameters=1.2e8)
     finished(tmp_path, "c", "ner", ner(80.0, 92.0), model="tiny", parameters=1e7)
     Run(tmp_path / "d").start(RunConfig(task="dp", model="klue/roberta-base"))
-    rows = rows_of(klue_table(find_runs(tmp_path)))
+    rows = rows_of(klue_tables(find_runs(tmp_path), in_one=True)[0])
     assert [row["model"] for row in rows[:3]] == ["tiny", "roberta-base", "other"]
     base = rows[1]
     assert (base["NER ent"], base["size"], base["seeds"], base["DP UAS"]) == (85.0, "base", "2", "unfinished")
@@ -169,7 +170,7 @@ def test_the_klue_table_has_all_columns_and_the_published_rows(tmp_path):
 def test_the_variant_is_picked_on_the_select_half(tmp_path):
     finished(tmp_path, "a", "ner", ner(90, 90), learning_rate=1e-5, facts={"select_score": 70.0})
     finished(tmp_path, "b", "ner", ner(80, 90), learning_rate=2e-5, facts={"select_score": 75.0})
-    assert rows_of(klue_table(find_runs(tmp_path)))[0]["NER ent"] == 80.0
+    assert rows_of(klue_tables(find_runs(tmp_path), in_one=True)[0])[0]["NER ent"] == 80.0
 
 
 def test_published_scores_are_whole():
@@ -201,11 +202,11 @@ def test_all_layouts_in_all_formats(tmp_path, style):
         finished(tmp_path, f"a{seed}", "ner", ner(84.0 + seed, 91.0), seed=seed)
     records = find_runs(tmp_path)
     for layout in (None, "seed000", "sweep", "klue"):
-        text = formatted_tables(chosen_tables(records, layout), style)
+        text = formatted_tables(chosen_tables(records, Choice(layout, for_programs=style in ("json", "csv"))), style)
         if style == "json":
             document = json.loads(text)
             assert layout != "seed000" or document["std_ddof"] == 1
         if style == "csv":
             assert all(row for row in csv.reader(io.StringIO(text)) if row)
     with pytest.raises(DanseoError, match="leave out --group"):
-        chosen_tables(records, "klue", group="task")
+        Choice("klue", group="task")

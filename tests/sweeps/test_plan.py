@@ -138,4 +138,5 @@ def test_a_terminal_gets_a_live_table(little, tmp_path):
     assert "running" in drawn
     assert "ETA" in drawn
     assert "started" not in drawn, "no lines besides the table"
-    assert ended.stdout.decode().count("done") == 2
+    assert ended.stdout.decode().count("majority") == 2
+    assert "status done" in ended.stdout.decode()

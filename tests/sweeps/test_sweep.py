@@ -71,7 +71,7 @@ def test_a_grid_runs_once_and_is_then_done(danseo, little, tmp_path):
     stamps = {row["run"]: (Path(row["run"]) / "scores.json").stat().st_mtime_ns for row in first.json["runs"]}
     again = danseo("sweep", path, "--data", little)
     assert again.code == 0
-    assert again.out.count("done") == 3
+    assert "status done" in again.out
     assert {run: (Path(run) / "scores.json").stat().st_mtime_ns for run in stamps} == stamps
     after = danseo("sweep", path, "--data", little, "--dry-run")
     assert "0 of 3 runs to do: 0 s on 1 slot (from finished runs of the same task and model)" in after.out

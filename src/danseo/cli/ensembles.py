@@ -1,5 +1,6 @@
 """Commands that make runs of runs: ensemble, soup."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -12,6 +13,11 @@ _runs = click.option(
 )
 _select = click.option("--select", type=click.Choice(["greedy"]), help="Leave out members that do not help.")
 _force = click.option("--force", is_flag=True, help="Start anew, whatever was there.")
+
+
+def _noting(as_json: bool) -> Callable[[str], None]:
+    """Where notes go: nowhere beside JSON."""
+    return lambda line: None if as_json else click.echo(line, err=True)
 
 
 @click.command("ensemble")
@@ -42,11 +48,8 @@ def ensemble_command(
     from danseo.ensembling.sheet import ensemble_tables
     from danseo.runs.sheet import run_document
 
-    def note(line: str) -> None:
-        if not as_json:
-            click.echo(line, err=True)
-
-    run = make_ensemble(members, data_dir, runs, Options(method, weights, select), force=force, on_note=note)
+    options = Options(method, weights, select)
+    run = make_ensemble(members, data_dir, runs, options, force=force, on_note=_noting(as_json))
     show(ensemble_tables(run), as_json, run_document(run))
 
 
@@ -74,7 +77,8 @@ def soup_command(
     from danseo.ensembling.soup import make_soup
     from danseo.runs.sheet import run_document
 
-    run = make_soup(members, data_dir, runs, weights, select, device=device, force=force)
+    note = _noting(as_json)
+    run = make_soup(members, data_dir, runs, weights, select, device=device, force=force, on_note=note)
     show(ensemble_tables(run), as_json, run_document(run))
 
 

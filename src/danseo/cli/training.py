@@ -126,7 +126,7 @@ def predict_command(
     type=click.Choice(["seed000", "sweep", "klue"]),
     help="By seed with ensembles, by settings with the best marked, or models × tasks beside published scores.",
 )
-@click.option("--group", metavar="KEYS", help="Mean ± std over the runs that agree in these settings: model,task.")
+@click.option("--group", metavar="KEYS", help="Mean ± std over seeds, by these settings first: model,task.")
 @click.option("--metric", metavar="ID", help="Which metric. [default: the task's headline]")
 @click.option("--task", help="Only runs of this task.")
 @click.option("--sort", type=click.Choice(["name", "score"]), default="name", show_default=True, help="Order of rows.")
@@ -138,23 +138,16 @@ def predict_command(
     show_default=True,
     help="How to print.",
 )
+@click.option("--paths", "with_paths", is_flag=True, help="Show the run directories; json and csv always have them.")
+@click.option("--wide", is_flag=True, help="Show all settings, also those that do not vary.")
 @as_json_option
-def runs_command(
-    folder: Path,
-    layout: str | None,
-    group: str | None,
-    metric: str | None,
-    task: str | None,
-    sort: str,
-    style: str,
-    as_json: bool,
-) -> None:
+def runs_command(folder: Path, task: str | None, style: str, as_json: bool, **asked: Any) -> None:
     """List the runs of a folder, or their mean and spread over seeds, or a table for a paper."""
-    from danseo.runs.tables import chosen_tables, formatted_tables, with_task
+    from danseo.runs.formats import formatted_tables
+    from danseo.runs.tables import Choice, chosen_tables, with_task
 
     style = "json" if as_json else style
-    records, with_paths = with_task(folder, task), style in ("json", "csv")
-    tables = chosen_tables(records, layout, group=group, metric=metric, task=task, sort=sort, with_paths=with_paths)
+    tables = chosen_tables(with_task(folder, task), Choice(task=task, for_programs=style in ("json", "csv"), **asked))
     if style == "table":
         show(tables, False, {})
     else:

@@ -22,6 +22,7 @@ from danseo.halves import in_half
 from danseo.keeping import Arrays, packed_arrays, span_arrays, tag_arrays, tree_arrays
 from danseo.records import Prediction
 from danseo.runs.directory import Run
+from danseo.runs.variants import distinct, variant_of
 from danseo.tasks.task import Task
 
 
@@ -57,8 +58,8 @@ def make_ensemble(
     start, options = start[order], replace(options, method=options.method or default_method(members))
     facts = _options(options, start)
     run = Run(runs / ensemble_name("ensemble", members.listed, facts, members.task))
-    for name, whole in counted_twice(members.listed):
-        on_note(f"note: {name} counts twice, for itself and in {whole}")
+    for note in counted_twice(members.listed):
+        on_note(f"note: {note}")
     if run.is_finished and not force:
         return run
     blend = make_blend(members, str(options.method))  # complains before anything is removed or written
@@ -86,10 +87,18 @@ def _options(options: Options, start: Array) -> dict[str, Any]:
     return {"method": options.method, "weights": weights or "equal", "select": options.select or "all"}
 
 
-def counted_twice(members: Sequence[Member]) -> list[tuple[str, str]]:
-    """Members that are also part of another one, as when a pattern of names catches an earlier ensemble."""
+def counted_twice(members: Sequence[Member]) -> list[str]:
+    """Members that are also part of another one or its copy, as when a pattern of names catches those too."""
+    records = [member.record for member in members if member.record]
     parts = {m.name: {part["run"] for part in m.record.parts} for m in members if m.record}
-    return [(member.name, whole) for member in members for whole, within in parts.items() if member.name in within]
+    notes = [
+        f"{member.name} counts twice, for itself and in {whole}"
+        for member in members
+        for whole, within in parts.items()
+        if member.name in within
+    ]
+    copies = distinct(records).copies
+    return notes + [f"{copy.run.path.name} counts twice: it is {one.run.path.name} again" for copy, one in copies]
 
 
 def ensemble_name(kind: str, members: Sequence[Member], options: dict[str, Any], task: Task) -> str:
@@ -125,7 +134,14 @@ def member_models(members: Sequence[Member]) -> str:
 
 def member_facts(member: Member) -> dict[str, Any]:
     """Who the member is."""
-    return {"run": member.name, "model": member.model, "seed": member.seed, "sha256": member.digest}
+    variant = variant_of(member.record) if member.record else member.digest
+    return {
+        "run": member.name,
+        "model": member.model,
+        "seed": member.seed,
+        "sha256": member.digest,
+        "variant": variant,
+    }
 
 
 def located(members: Sequence[Member], run: Run) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ class Member:
 
     @property
     def model(self) -> str:
-        return Path(str(self.record.settings["model"])).name if self.record else self.path.stem
+        return self.record.model if self.record else self.path.stem
 
     @property
     def seed(self) -> int | None:

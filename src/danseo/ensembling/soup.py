@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from danseo.config import RunConfig
 from danseo.ensembling.alike import check_alike, first_difference, model_folder
 from danseo.ensembling.blend import Array, shares
 from danseo.ensembling.fitting import only, parse_weights
-from danseo.ensembling.making import ensemble_name, gains, located, member_facts, member_models
+from danseo.ensembling.making import counted_twice, ensemble_name, gains, located, member_facts, member_models
 from danseo.ensembling.members import Members, open_members
 from danseo.errors import DanseoError
 from danseo.experiment import environment, finite, score_halves
@@ -31,6 +31,7 @@ def make_soup(
     *,
     device: str | None = None,
     force: bool = False,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> Run:
     """The run of a soup; the same members and weights give the same one."""
     if weights == "fit":
@@ -39,6 +40,8 @@ def make_soup(
     members, order = open_members(paths, data_dir).ordered()
     start = parse_weights(weights, len(members))[order]
     check_alike(members.listed)
+    for note in counted_twice(members.listed):
+        on_note(f"note: {note}")
     shown = "equal" if weights is None else shares(start).round(9).tolist()
     options = {
         "weights": shown,

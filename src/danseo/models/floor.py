@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danseo.baselines import label_shares, majority_answers, usual_gold
+from danseo.config import FLOORS as FLOORS
 from danseo.errors import DanseoError, DataError
 from danseo.extras import require
 from danseo.reading import read_bytes, read_object, write_atomically
 from danseo.records import Entity, Prediction, RelationExample, TextExample
 from danseo.tasks.task import Task
-
-FLOORS = ("majority", "linear")
 
 View = Callable[[Any], Iterable[str]]
 """One way to see an example: as a bag of n-grams and other short texts."""

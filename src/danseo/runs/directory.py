@@ -15,6 +15,7 @@ from danseo.errors import DanseoError, WorkFailed
 from danseo.predictions import write_predictions
 from danseo.reading import parse_json, read_bytes, read_text, write_atomically
 from danseo.records import Prediction
+from danseo.runs.naming import folder_name
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
 KEPT = "weights"  # where averaging keeps last, best_raw, best_swa and final_swa
@@ -28,9 +29,16 @@ def fingerprint(config: RunConfig, identity: Mapping[str, str]) -> str:
 
 def run_name(config: RunConfig, identity: Mapping[str, str]) -> str:
     """ner--klue-roberta-base--s42--9f31c0de."""
-    folder = Path(config.model)
-    short = folder.resolve().name if folder.is_dir() else config.model.replace("/", "-").replace("@", "-")
-    return f"{config.task}--{short}--s{config.seed}--{fingerprint(config, identity)}"
+    return f"{config.task}--{folder_name(config.model)}--s{config.seed}--{fingerprint(config, identity)}"
+
+
+def run_path(runs: Path, config: RunConfig, identity: Mapping[str, str]) -> Path:
+    """Where a run is, or will be: the fingerprint finds it also under the name that its model's folder had before."""
+    named = runs / run_name(config, identity)
+    pattern = f"{config.task}--*--s{config.seed}--{fingerprint(config, identity)}"
+    return (
+        named if named.exists() else min((path.parent for path in runs.glob(f"{pattern}/config.toml")), default=named)
+    )
 
 
 def folder_identity(folder: Path) -> str:

@@ -1,24 +1,17 @@
-"""All runs of a folder as tables: a view that can be made anew at any time."""
+"""All runs of a folder as records: a view that can be made anew at any time."""
 
-import csv
-import io
-import json
-import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
-from danseo.config import flat
+from danseo.config import FLOORS, flat
 from danseo.errors import DanseoError
 from danseo.reading import read_text
-from danseo.runs.directory import Run
-from danseo.tables import Best, Second, Table, to_latex, to_markdown
+from danseo.runs.directory import Run, fingerprint
+from danseo.runs.naming import model_name
 
 _LISTED_SEEDS = 4
-FORMATS = ("table", "markdown", "csv", "json", "latex")
 
 
 @dataclass(frozen=True)
@@ -38,8 +31,38 @@ class Record:
 
     @property
     def model(self) -> str:
-        """The model's name without folders; the run's where its settings cannot be read."""
-        return Path(str(self.settings.get("model", self.run.path.name))).name
+        """The model's name; the run's where its settings cannot be read."""
+        known = self.surroundings.get("model")
+        if isinstance(known, dict) and known.get("name"):
+            return str(known["name"])
+        return self.model_path if self.is_made_of_runs else model_name(self.model_path)
+
+    @property
+    def model_path(self) -> str:
+        """The model as it was given: a folder, a Hub id, a word."""
+        return str(self.settings.get("model", self.run.path.name))
+
+    @property
+    def identity(self) -> str:
+        """What the model's folder held, as a hash; where that is not known, which folder or Hub id it was."""
+        folder = Path(self.model_path)
+        there = str(folder.resolve()) if "/" in self.model_path and folder.is_dir() else self.model_path
+        return self.model_hash or there
+
+    @property
+    def model_hash(self) -> str | None:
+        """What the model's folder held, where the run noted it."""
+        known = self.surroundings.get("model")
+        return known.get("sha256") if isinstance(known, dict) else None
+
+    @property
+    def is_floor(self) -> bool:
+        return self.settings.get("model") in FLOORS
+
+    @property
+    def is_under_own_name(self) -> bool:
+        """Whether the directory has such a name as danseo gives; a copy often has another."""
+        return bool(re.fullmatch(r".+--s[^-]*--[0-9a-f]{8}", self.run.path.name))
 
     @property
     def is_made_of_runs(self) -> bool:
@@ -67,9 +90,11 @@ class Record:
             return f"{seeds[0]}–{seeds[-1]}"
         return "+".join(map(str, seeds)) if len(seeds) <= _LISTED_SEEDS else f"{len(seeds)} seeds"
 
-    def setting(self, name: str) -> Any:
-        """A setting of the training; None where nothing was trained."""
-        return None if self.is_made_of_runs else self.settings.get(name)
+    @property
+    def dev_sha256(self) -> str:
+        """The hash of the dev file that was answered; nothing where the run does not say."""
+        hashes = self.surroundings.get("data", {})
+        return str(next((sha for name, sha in hashes.items() if "dev" in name or "validation" in name), ""))
 
     def score(self, metric: str | None = None, split: str | None = None) -> dict[str, Any] | None:
         """A score by metric id; the headline on the reported split unless told otherwise."""
@@ -84,7 +109,27 @@ def find_runs(folder: Path) -> list[Record]:
     if not folder.is_dir():
         raise DanseoError(f"{folder} is not a folder of runs; `danseo train` makes them in runs/")
     paths = [path.parent for path in folder.rglob("config.toml")]
-    return [read_record(Run(path)) for path in sorted(paths, key=lambda path: in_order(str(path)))]
+    return _identified([read_record(Run(path)) for path in sorted(paths, key=lambda path: in_order(str(path)))])
+
+
+def _identified(records: list[Record]) -> list[Record]:
+    """The records, those from before runs noted what their model held with what their fingerprint says."""
+    known: dict[str, set[str]] = {}
+    for record in records:
+        if record.model_hash:
+            known.setdefault(record.model_path, set()).add(record.model_hash)
+    return [_with_hash(record, known.get(record.model_path, set())) for record in records]
+
+
+def _with_hash(record: Record, hashes: set[str]) -> Record:
+    data = record.surroundings.get("data")
+    if record.model_hash or not data or not hashes:
+        return record
+    for sha in hashes:
+        if record.run.path.name.endswith(fingerprint(record.run.config, {**data, "model": sha})):
+            facts = {"name": record.model, "sha256": sha}
+            return replace(record, surroundings={**record.surroundings, "model": facts})
+    return record
 
 
 def in_order(name: str) -> list[str | int]:
@@ -117,46 +162,6 @@ def _is_scores(document: Any) -> bool:
     return isinstance(document, dict) and facts <= document.keys() and isinstance(document.get("scores"), dict)
 
 
-def run_table(records: Sequence[Record], metric: str | None = None, *, with_paths: bool = False) -> Table:
-    """One row per run; with its directory where the table is for programs."""
-    rows: list[tuple[object, ...]] = []
-    for record in records:
-        found = record.score(metric)
-        ends = found["interval"] if found else None
-        rows.append(
-            (
-                record.task,
-                record.model,
-                record.seed,
-                record.setting("train.learning_rate"),
-                record.setting("train.epochs"),
-                found["id"] if found else None,
-                found["value"] if found else None,
-                f"{ends[0]:.2f} – {ends[1]:.2f}" if ends else None,
-                protocol(record),
-                record.surroundings.get("seconds"),
-                record.status + (f": {record.note}" if record.note else ""),
-            )
-        )
-    columns = (
-        "task",
-        "model",
-        "seed",
-        "rate",
-        "epochs",
-        "metric",
-        "score",
-        "95 % interval",
-        "scored on",
-        "seconds",
-        "status",
-    )
-    if not with_paths:
-        return Table("runs", columns, rows)
-    named = [(str(record.run.path), *row) for record, row in zip(records, rows, strict=True)]
-    return Table("runs", ("run", *columns), named)
-
-
 def protocol(record: Record) -> str | None:
     """Which examples the number is from, and a mark where the same ones picked the checkpoint."""
     if not record.scores:
@@ -164,73 +169,3 @@ def protocol(record: Record) -> str | None:
     if record.scores["selected_on"] == "dev":
         return "dev (SELECTED ON THE REPORTED SET)"
     return f"{record.scores['reported_on']} half"
-
-
-def group_table(records: Sequence[Record], keys: Sequence[str], metric: str | None = None) -> Table:
-    """Mean, sample standard deviation and a 95 % t-interval over the finished runs of each group."""
-    groups: dict[tuple[Any, ...], list[Record]] = {}
-    for record in records:
-        if record.status == "done":
-            groups.setdefault(tuple(_key(record, key) for key in keys), []).append(record)
-    rows: list[tuple[object, ...]] = []
-    for group, members in groups.items():
-        for id_, split, values in _scored(members, metric):
-            low, high = t_interval(values)
-            spread = stdev(values) if len(values) > 1 else None
-            shown = f"{low:.2f} – {high:.2f}" if low is not None else None
-            rows.append((*group, id_, mean(values), spread, len(values), shown, split))
-    columns = (*keys, "metric", "mean", "std", "n", "95 % t-interval", "scored on")
-    return Table(f"runs by {', '.join(keys)}", columns, rows, "std is the sample standard deviation (n - 1)")
-
-
-def _key(record: Record, key: str) -> Any:
-    """A setting by its full or short name."""
-    if key == "model":
-        return record.model
-    matches = [name for name in record.settings if key in (name, name.split(".")[-1])]
-    if not matches:
-        raise DanseoError(f"--group {key}: no such setting; try model, task, seed or train.learning_rate")
-    return record.settings[matches[0]]
-
-
-def _scored(members: Sequence[Record], metric: str | None) -> list[tuple[str, str, list[float]]]:
-    """The values of a metric, apart by what they were scored on."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for member in members:
-        score = member.score(metric)
-        if score and score["value"] is not None:
-            found.setdefault((score["id"], protocol(member) or ""), []).append(score["value"])
-    return [(id_, split, values) for (id_, split), values in found.items()]
-
-
-def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | None, float | None]:
-    """The mean's interval by Student's t; none for fewer than two values."""
-    if len(values) < 2:
-        return None, None
-    from scipy.stats import t
-
-    half = float(t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
-    return mean(values) - half, mean(values) + half
-
-
-def formatted(table: Table, style: str) -> str:
-    """The table as markdown, csv, json or latex."""
-    if style == "json":
-        return json.dumps(as_rows(table), ensure_ascii=False, indent=2)
-    if style == "csv":
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerows([table.columns, *table.rows])
-        return buffer.getvalue().rstrip("\n")
-    return (to_latex if style == "latex" else to_markdown)(table).rstrip("\n")
-
-
-def as_rows(table: Table) -> list[dict[str, Any]]:
-    """Every row by column name; where numbers are marked as best, their columns are named too."""
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.as_dict()["rows"]]
-    for kind, key in ((Best, "best"), (Second, "best of its size")):
-        if any(isinstance(value, kind) for row in table.rows for value in row):
-            for shown, row in zip(rows, table.rows, strict=True):
-                columns = zip(table.columns, row, strict=True)
-                shown[key] = [name for name, value in columns if isinstance(value, kind)]
-    return rows

@@ -2,14 +2,14 @@
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 
 from danseo.reading import read_text
 from danseo.runs.index import Record, protocol
 from danseo.runs.seeds import made_name, size_of
-from danseo.runs.variants import key_of
+from danseo.runs.variants import distinct, key_of, model_names
 from danseo.tables import Best, Second, Table
 
 COLUMNS = {
@@ -40,22 +40,70 @@ class Line:
     size: str
     cells: list[float | str | None]
     scored_on: str
-    seeds: str
+    seeds: str = ""
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    """Task -> the directories that its cells come from."""
 
 
-def klue_table(records: Sequence[Record]) -> Table:
+def klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_one: bool = False) -> list[Table]:
     """Own models first, then the published ones; the best of all and of each size are marked among their like."""
-    lines: list[Line] = []
-    for split in sorted({protocol(record) or "" for record in records}):
-        same = [record for record in records if (protocol(record) or "") == split]
-        names = sorted({record.model for record in same}, key=lambda name: (_made(same, name), _size(same, name), name))
-        lines += [_line(name, [r for r in same if r.model == name], split) for name in names]
-    rows = [*_marked(_merged(lines)), *_marked(published())]
+    found = distinct(records)
+    own = _merged(_lines(found.records))
+    rows = [*_marked(own if in_one else [_numbers(line) for line in own]), *_marked(published())]
     note = (
         "bold or *: best; underlined, italic or ': best of its size; each among own and among published rows. "
         "Own rows are means over seeds, of several variants the one that is best on the select half"
     )
-    return Table("KLUE", ("model", "size", *COLUMNS, "seeds", "scored on"), rows, note)
+    columns = ("model", "size", *COLUMNS, "seeds", "scored on", "runs")
+    note = "; ".join(filter(None, (note, "" if in_one else _open(own), found.note)))
+    table = Table("KLUE", columns, rows, note, keys=1, section="scored on")
+    if not with_paths or in_one:
+        return [table if with_paths else table.only(range(len(columns) - 1))]
+    return [table.only(range(len(columns) - 1)), _paths(own)]
+
+
+def _numbers(line: Line) -> Line:
+    """The line without words, which would need more room than numbers."""
+    return replace(line, cells=[None if isinstance(cell, str) else cell for cell in line.cells])
+
+
+def _open(lines: Sequence[Line]) -> str:
+    """What is not there yet, in words."""
+    return "; ".join(
+        dict.fromkeys(
+            f"{line.model} is {cell} in {column.split()[0]}"
+            for line in lines
+            for column, cell in zip(COLUMNS, line.cells, strict=True)
+            if isinstance(cell, str)
+        )
+    )
+
+
+def _paths(lines: Sequence[Line]) -> Table:
+    """Where the own numbers come from."""
+    rows: list[tuple[object, ...]] = [
+        (line.model, task, path) for line in lines for task, paths in line.runs.items() for path in paths
+    ]
+    return Table("runs of the table", ("model", "task", "run"), rows)
+
+
+def _lines(records: Sequence[Record]) -> list[Line]:
+    """A line per model and per set of examples that it was scored on."""
+    tags, names = _data_tags(records), model_names(records)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record, name, tag in zip(records, names, tags, strict=True):
+        groups.setdefault((f"{protocol(record)}{tag}" if record.scores else "", name), []).append(record)
+    order = sorted(groups, key=lambda key: (key[0], groups[key][0].is_made_of_runs, _size(groups[key]), key[1]))
+    return [_line(name, groups[split, name], split) for split, name in order]
+
+
+def _data_tags(records: Sequence[Record]) -> list[str]:
+    """Which dev file a run answered, where runs of its task answered several: those are not to be compared."""
+    files: dict[str, set[str]] = {}
+    for record in records:
+        if record.scores:
+            files.setdefault(record.task, set()).add(record.dev_sha256)
+    return [f" of dev {record.dev_sha256[:6]}" if len(files.get(record.task, ())) > 1 else "" for record in records]
 
 
 def _merged(lines: Sequence[Line]) -> list[Line]:
@@ -67,18 +115,14 @@ def _merged(lines: Sequence[Line]) -> list[Line]:
             scored.append(line)
         else:
             pairs = zip(scored[place].cells, line.cells, strict=True)
-            cells = [ours if ours is not None else theirs for ours, theirs in pairs]
-            other = scored[place]
-            scored[place] = Line(other.model, other.size, cells, other.scored_on, other.seeds)
+            scored[place] = replace(
+                scored[place], cells=[ours if ours is not None else theirs for ours, theirs in pairs]
+            )
     return scored
 
 
-def _made(records: Sequence[Record], name: str) -> bool:
-    return any(record.is_made_of_runs for record in records if record.model == name)
-
-
-def _size(records: Sequence[Record], name: str) -> float:
-    return max(size_of(record) for record in records if record.model == name)
+def _size(records: Sequence[Record]) -> float:
+    return max(size_of(record) for record in records)
 
 
 def size_word(parameters: float) -> str:
@@ -88,15 +132,18 @@ def size_word(parameters: float) -> str:
 
 def _line(name: str, records: Sequence[Record], split: str) -> Line:
     cells: list[float | str | None] = []
+    runs: dict[str, list[str]] = {}
     counts: set[int] = set()
     for metric in COLUMNS.values():
-        runs = [record for record in records if record.task == metric.split("/")[0]]
-        done = best_variant([record for record in runs if record.status == "done"])
+        task = metric.split("/")[0]
+        of_task = [record for record in records if record.task == task]
+        done = best_variant([record for record in of_task if record.status == "done"])
         found = [score["value"] for r in done if (score := r.score(metric)) and score["value"] is not None]
-        cells.append(mean(found) if found else runs[0].status if runs and not done else None)
+        cells.append(mean(found) if found else of_task[0].status if of_task and not done else None)
         counts |= {len(found)} - {0}
+        runs |= {task: [str(record.run.path) for record in done]} if done else {}
     seeds = "–".join(map(str, sorted({min(counts), max(counts)}))) if counts else "0"
-    return Line(made_name(name), size_word(_size(records, name)), cells, split, seeds)
+    return Line(made_name(name), size_word(_size(records)), cells, split, seeds, runs)
 
 
 def best_variant(records: Sequence[Record]) -> list[Record]:
@@ -128,23 +175,27 @@ def published() -> list[Line]:
     path = Path(__file__).parents[1] / "report" / "published.toml"
     document = tomllib.loads(read_text(path))
     return [
-        Line(model["name"], model["size"], [model["scores"][column] for column in COLUMNS], PUBLISHED, "")
+        Line(model["name"], model["size"], [model["scores"][column] for column in COLUMNS], PUBLISHED)
         for model in document["model"]
     ]
 
 
 def _marked(lines: Sequence[Line]) -> list[tuple[object, ...]]:
-    """The rows with the best numbers of each column marked; a lone number is no winner."""
+    """The rows with the best numbers of each column marked; where all are the same nobody wins."""
     rows: list[list[object]] = [list(line.cells) for line in lines]
     for place in range(len(COLUMNS)):
         known = {k: value for k, line in enumerate(lines) if isinstance(value := line.cells[place], float)}
         for k, value in known.items():
             of_size = [other for j, other in known.items() if lines[j].size == lines[k].size]
-            if len(known) > 1 and value == max(known.values()):
+            if min(known.values()) < value == max(known.values()):
                 rows[k][place] = Best(value)
-            elif len(of_size) > 1 and value == max(of_size):
+            elif min(of_size) < value == max(of_size):
                 rows[k][place] = Second(value)
     return [
-        (line.model, line.size, *row, line.seeds or None, line.scored_on or None)
+        (line.model, line.size, *row, line.seeds or None, line.scored_on or None, _all_runs(line))
         for line, row in zip(lines, rows, strict=True)
     ]
+
+
+def _all_runs(line: Line) -> list[str] | None:
+    return [path for paths in line.runs.values() for path in paths] or None

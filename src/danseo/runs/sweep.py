@@ -6,30 +6,36 @@ from typing import Any
 from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
 from danseo.runs.seeds import official_metrics, short_name
-from danseo.tables import Best, Strong, Table
+from danseo.runs.variants import distinct, model_names, short_setting, shown_settings, shown_traits
+from danseo.tables import Best, Strong, Table, as_typed
 from danseo.tasks import get_task
 
-_SHOWN = {"train.learning_rate": "learning rate", "train.epochs": "epochs", "train.batch_size": "batch", "seed": "seed"}
-_ALIKE = ("task", "model", "recipe", "train.threads", *_SHOWN)
+_ALWAYS = ("train.learning_rate", "train.epochs", "train.batch_size")
 _LOSS = "validation loss"
 
 
-def sweep_table(records: Sequence[Record], task: str | None = None) -> Table:
-    """One row per run, sorted by the headline; the best number of each column is marked."""
+def sweep_table(
+    records: Sequence[Record], task: str | None = None, *, with_paths: bool = False, wide: bool = False
+) -> Table:
+    """One row per run, sorted by the headline; the best number of each column is marked, a copy left out."""
     name = task or _only_task(records)
-    chosen = sorted((r for r in records if r.task == name), key=_order)
+    found = distinct([record for record in records if record.task == name])
+    chosen = sorted(found.records, key=_order)
     if not chosen:
         raise DanseoError(f"--table sweep: no runs of {name} there")
     metrics = [*official_metrics(name), *(["re/accuracy@plain-1"] if name == "re" else [])]
     metrics.sort(key=lambda id_: id_ != get_task(name).headline)
-    varied = _varied(chosen)
+    settings = shown_settings(chosen, _ALWAYS, wide=wide)
     scores = [[*(_value(r, id_) for id_ in metrics), r.scores.get("select_loss")] for r in chosen]
     marked = [_marked(column, lowest=k == len(metrics)) for k, column in enumerate(zip(*scores, strict=True))]
-    rows = [_row(r, varied, list(values)) for r, *values in zip(chosen, *marked, strict=True)]
-    columns = ("model", *_SHOWN.values(), *(key.split(".")[-1] for key in varied), "best step")
-    columns += (*map(short_name, metrics), _LOSS, "scored on", "status")
+    names = model_names(chosen)
+    rows = [_row(r, model, settings, list(values)) for r, model, *values in zip(chosen, names, *marked, strict=True)]
+    told = tuple(map(short_setting, settings))
+    columns = ("model", "seed", *told, "best step", *map(short_name, metrics), _LOSS, "scored on", "status", "run")
     note = "best of each column marked; validation loss is that of the best checkpoint on the select half"
-    return Table(f"{name}: runs, best first", columns, rows, note)
+    note, once = "; ".join(filter(None, (note, found.note))), (*told, "scored on", "status")
+    table = Table(f"{name}: runs, best first", columns, rows, note, keys=2, once=once)
+    return table if with_paths else table.only(range(len(columns) - 1))
 
 
 def _only_task(records: Sequence[Record]) -> str:
@@ -50,22 +56,14 @@ def _value(record: Record, metric: str) -> float | None:
     return found["value"] if found else None
 
 
-def _varied(records: Sequence[Record]) -> list[str]:
-    """Further settings in which trained runs differ."""
-    trained = [r for r in records if r.settings and not r.is_made_of_runs and "train.epochs" in r.settings]
-    keys = [key for key in (trained[0].settings if trained else ()) if key not in _ALIKE]
-    return [key for key in keys if len({str(record.settings[key]) for record in trained}) > 1]
-
-
 def _marked(column: Sequence[float | None], *, lowest: bool) -> list[float | None]:
     known = [value for value in column if value is not None]
-    best = (min if lowest else max)(known) if len(known) > 1 else None
+    best = (min if lowest else max)(known) if len(set(known)) > 1 else None
     return [Best(value) if value is not None and value == best else value for value in column]
 
 
-def _row(record: Record, varied: Sequence[str], scores: list[Any]) -> tuple[object, ...]:
-    model = Strong(record.model) if type(scores[0]) is Best else record.model
-    settings = [record.seed if key == "seed" else record.setting(key) for key in _SHOWN]
-    further = [record.setting(key) for key in varied]
+def _row(record: Record, name: str, settings: Sequence[str], scores: list[Any]) -> tuple[object, ...]:
+    model = Strong(name) if type(scores[0]) is Best else name
+    told = (as_typed(record.seed), *shown_traits(record, settings), record.scores.get("best_step"))
     status = record.status + (f": {record.note}" if record.note else "")
-    return model, *settings, *further, record.scores.get("best_step"), *scores, protocol(record), status
+    return model, *told, *scores, protocol(record), status, str(record.run.path)

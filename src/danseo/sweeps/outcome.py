@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from danseo.runs.index import Record, run_table
+from danseo.runs.formats import compact
+from danseo.runs.index import Record
+from danseo.runs.listing import run_table
 from danseo.sweeps.board import clock_time
 from danseo.sweeps.plan import Point, state_of
 from danseo.sweeps.preparing import Prepared
@@ -26,7 +28,7 @@ class Outcome:
 
     def tables(self) -> list[Table]:
         """The trials of a search, and the runs of the sweep, failed ones with their error."""
-        return [*self.searched, run_table(self.records)]
+        return [*self.searched, compact(run_table(self.records))]
 
     def as_dict(self) -> dict[str, Any]:
         records = {record.run.path.name: record for record in self.records}

@@ -14,7 +14,7 @@ from danseo.errors import DanseoError
 from danseo.experiment import identity_of
 from danseo.models.floor import FLOORS, make_floor
 from danseo.reading import content_sha256
-from danseo.runs.directory import Run, run_name
+from danseo.runs.directory import Run, run_path
 from danseo.runs.index import Record, find_runs, read_record
 from danseo.tasks import get_task
 
@@ -55,9 +55,9 @@ class Planner:
         if config.model not in self.parameters:
             self.parameters[config.model] = parameters_of(config.model, config.trust_remote_code)
         _check_fit(config)
-        name = run_name(config, self._identity(config))
+        run = Run(run_path(self.runs, config, self._identity(config)))
         share = self.passes(config.task, config.limit, config.train.epochs)
-        point = Point(config, Run(self.runs / name), share, self.parameters[config.model])
+        point = Point(config, run, share, self.parameters[config.model])
         _check_directory(point)
         return point
 
