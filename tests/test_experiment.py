@@ -339,6 +339,15 @@ def test_every_family_learns_saves_and_comes_back_for_every_kind(sample, encoder
             assert torch.equal(weights, stock.state_dict()[name]), name
 
 
+@pytest.mark.parametrize("family", ["roberta", "electra"])
+def test_the_official_dialogue_tracker_comes_back(sample, encoder, tmp_path, family):
+    """Its pooling layer is the body's or its own."""
+    model, run, dev = fitted("wos", encoder(family), sample, tmp_path, architecture="official")
+    predictions = model.predict_dev()
+    model.save(run)
+    assert_same_answers(load_model(run, "cpu").predict(dev), predictions)
+
+
 def test_a_saved_model_computes_as_it_did_when_it_learned(sample, encoder, tmp_path, monkeypatch):
     """Recorded with the run, so that predicting never measures."""
     monkeypatch.setattr(speed, "_trial", lambda *arguments: pytest.fail("nothing is to be measured"))

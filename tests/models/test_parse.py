@@ -49,7 +49,7 @@ def _narrow_lstm(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_network(kind: Parse, checkpoint: Path) -> Network:
     torch.manual_seed(0)
     body = AutoModel.from_pretrained(checkpoint)
-    return Network(body, kind.build_head(body.config, body.get_input_embeddings()))
+    return Network(body, kind.build_head(body))
 
 
 def predict(network: Network, kind: Parse, examples, batch_size: int = 8):

@@ -11,6 +11,8 @@ from transformers import AutoModel, PreTrainedTokenizerFast
 
 from danseo.config import HeadConfig
 from danseo.models.encoder.kind import IGNORED, padded
+from danseo.models.encoder.model import Encoder
+from danseo.models.encoder.network import Network
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.encoder.track import Track
 from danseo.models.encoder.writer import GATES, PTR, Source, Writer
@@ -19,6 +21,8 @@ from danseo.records import DialogueExample
 from danseo.scoring import measure
 from danseo.tasks import TASKS
 from danseo.tasks.wos import slot_of
+from danseo.training.workers import Workers
+from tests.tiny import quick_config, tiny_encoder
 
 WOS = TASKS["wos"]
 TOY_SLOTS = ("관광-종류", "관광-지역", "식당-예약 시간")
@@ -143,7 +147,7 @@ class Trained:
         for name, value in changes.items():
             setattr(config, name, value)
         self.encoder = AutoModel.from_config(config)
-        self.head = self.kind.build_head(config, self.encoder.get_input_embeddings())
+        self.head = self.kind.build_head(self.encoder)
         self.features = self.kind.encode(self.train, with_gold=True)
         self.kind.prepare_loss(self.features)
 
@@ -153,8 +157,7 @@ class Trained:
         return {"input_ids": ids, "attention_mask": mask, **self.kind.collate(features, with_gold)}
 
     def __call__(self, batch):
-        hidden = self.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
-        return self.head(hidden, batch)
+        return Network(self.encoder, self.head)({**batch, "segments": torch.zeros_like(batch["input_ids"])})
 
     def modules(self, training):
         for module in (self.encoder, self.head):
@@ -181,6 +184,31 @@ def test_perfect_outputs_score_100_on_the_sample(sample: Path, family):
     assert measure(WOS, dev, perfect)[WOS.headline].value() == 100
     places = [[WOS.labels.index(slot_of(item)) for item in prediction.answer] for prediction in perfect]
     assert places == [sorted(row) for row in places]
+
+
+@pytest.mark.parametrize(
+    ("family", "has_pooler"),
+    [("bert", True), ("roberta", True), ("xlm-roberta", True), ("electra", False), ("deberta-v2", False),
+     ("modernbert", False)],
+)  # fmt: skip
+def test_the_official_decoder_starts_from_the_checkpoints_own_pooler(sample: Path, tmp_path, family, has_pooler):
+    folder = tiny_encoder(tmp_path / "encoder", sample, family, layers=1)
+    stock = AutoModel.from_pretrained(folder)
+    model = Encoder(quick_config("wos", folder, architecture="official"), WOS, Workers("cpu"))
+    network = model.network.eval()
+    assert (network.head.pool is None) == has_pooler
+    batch = network.collate(model.kind.encode(read(sample, "dev")[:3], with_gold=False), model.kind, with_gold=False)
+    if has_pooler:
+        assert torch.equal(network.model.pooler.dense.weight, stock.pooler.dense.weight)
+        seen = []
+        step = network.head.writer.step
+        network.head.writer.step = lambda inputs, states: seen.append(states) or step(inputs, states)
+        with torch.no_grad():
+            network(batch)
+            given = stock(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
+        torch.testing.assert_close(seen[0][:, 0], given)
+    plain = Encoder(quick_config("wos", folder), WOS, Workers("cpu")).network
+    assert getattr(plain.model, "pooler", None) is None, "the default does not need one"
 
 
 @pytest.mark.parametrize("architecture", ["default", "official"])

@@ -41,6 +41,8 @@ class Kind(ABC):
     """Pieces to add to the vocabulary."""
     head: ClassVar[str]
     """The stock class that has this head, such as AutoModelForTokenClassification; "" for a head of our own."""
+    pools: bool = False
+    """Whether a head of our own reads what the body's own pooling layer makes of the first piece."""
 
     def __init__(self, task: Task, pieces: Pieces, config: HeadConfig, train: TrainConfig | None = None) -> None:
         self.task, self.pieces, self.config, self.train = task, pieces, config, train or TrainConfig()
@@ -64,7 +66,7 @@ class Kind(ABC):
         """Options of the stock class, such as the number of labels."""
         return {}
 
-    def build_head(self, encoder_config: Any, embeddings: nn.Module) -> nn.Module:
+    def build_head(self, body: Any) -> nn.Module:
         """A head of our own: forward(hidden, batch) -> outputs; only for kinds without a stock head."""
         raise NotImplementedError
 

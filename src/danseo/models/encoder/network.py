@@ -41,7 +41,9 @@ class Network(nn.Module):
             outputs = self.model(**inputs)
         if self.head is None:
             return {key: value for key, value in outputs.items() if isinstance(value, Tensor)}
-        made: dict[str, Tensor] = self.head(outputs.last_hidden_state, batch)
+        pooled = getattr(outputs, "pooler_output", None)
+        extra = {} if pooled is None else {"pooled": pooled}
+        made: dict[str, Tensor] = self.head(outputs.last_hidden_state, {**batch, **extra})
         return made
 
     def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
@@ -119,7 +121,7 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
     name, revision = (str(source), None) if source else split_model_name(config.model)
     auto = getattr(transformers, kind.head or "AutoModel")
     options: dict[str, Any] = {"revision": revision or "main", "trust_remote_code": config.trust_remote_code}
-    if not kind.head and not source:
+    if not kind.head and not kind.pools:
         options |= without_pooler(transformers.AutoConfig.from_pretrained(name, **options))
     try:
         model = auto.from_pretrained(
@@ -130,7 +132,7 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
     for weights in model.parameters():
         weights.data = weights.data.clone()  # from wherever they lie in the file, on which the last bits would depend
     _fit_vocabulary(model, kind.pieces)
-    head = None if kind.head else kind.build_head(model.config, model.get_input_embeddings())
+    head = None if kind.head else kind.build_head(model)
     network = Network(model, head, reads_first=kind.head == "AutoModelForSequenceClassification")
     if source and head is not None:
         from safetensors.torch import load_file
@@ -140,7 +142,7 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
 
 
 def without_pooler(encoder_config: Any) -> dict[str, Any]:
-    """The option that leaves out the pooling layer, where the family has one: our heads do not use it."""
+    """The option that leaves out the pooling layer, where the family has one."""
     takes = encoder_config.model_type in ("bert", "roberta", "xlm-roberta", "camembert")
     return {"add_pooling_layer": False} if takes else {}
 

@@ -79,9 +79,9 @@ class Parse(Kind):
         relations = [self.index[relation] for _, relation in example.gold[:kept]]
         return heads, [IGNORED if head == IGNORED else r for head, r in zip(heads, relations, strict=True)]
 
-    def build_head(self, encoder_config: Any, embeddings: nn.Module) -> nn.Module:
+    def build_head(self, body: Any) -> nn.Module:
         network = OfficialParser if self.official else Parser
-        return network(encoder_config.hidden_size, len(self.task.labels), self.config)
+        return network(body.config.hidden_size, len(self.task.labels), self.config)
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
         fill = {"first": 0, "last": 0}

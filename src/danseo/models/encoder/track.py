@@ -41,6 +41,7 @@ class Track(Kind):
         tokenizer = self.pieces.tokenizer
         self._first, self._end = int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
         self._closing = set(tokenizer.all_special_ids)
+        self.pools = self._official
         if not self._official:
             self._closing.discard(self.pieces.unknown)
 
@@ -107,11 +108,11 @@ class Track(Kind):
         """Take up what extra_state gave."""
         self.values = Values(self.pieces, {self._slots[name]: texts for name, texts in state["values"].items()})
 
-    def build_head(self, encoder_config: Any, embeddings: nn.Module) -> nn.Module:
+    def build_head(self, body: Any) -> nn.Module:
         names = [code.ids for code in self.pieces.cut([name.replace("-", " ") for name in self.task.labels])]
         measures = Measures(
-            size=encoder_config.hidden_size,
-            heads=encoder_config.num_attention_heads,
+            size=body.config.hidden_size,
+            heads=body.config.num_attention_heads,
             dropout=0.1,
             slots=padded(names, self.pieces.pad),
             pad=self.pieces.pad,
@@ -119,8 +120,9 @@ class Track(Kind):
             longest=self.config.value_length,
         )
         if self._official:
-            return TradeHead(measures, embeddings, self.config.teacher_forcing)
-        return QueryHead(measures, embeddings)
+            pools = getattr(body, "pooler", None) is None
+            return TradeHead(measures, body.get_input_embeddings(), self.config.teacher_forcing, pools=pools)
+        return QueryHead(measures, body.get_input_embeddings())
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
         if not with_gold:

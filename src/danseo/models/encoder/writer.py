@@ -23,6 +23,8 @@ class Source:
     ids: Tensor
     marks: Tensor | None = None
     """How much each input piece looks like a part of each slot's value (batch, slots, pieces)."""
+    pooled: Tensor | None = None
+    """What the encoder's own pooling layer makes of the first piece, where it has one."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class SlotHead(nn.Module):
         raise NotImplementedError
 
     def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        source = Source(hidden.float(), batch["attention_mask"], batch["input_ids"])
+        source = Source(hidden.float(), batch["attention_mask"], batch["input_ids"], pooled=batch.get("pooled"))
         gates, start, states, source = self.begin(source)
         outputs = {"gates": gates.float()}
         if "targets" in batch:
@@ -271,15 +273,21 @@ class QueryHead(SlotHead):
 
 
 class TradeHead(SlotHead):
-    """KLUE's own: the GRU starts from the pooled first piece, and its first look at the input gives the gate."""
+    """KLUE's own: the GRU starts from the pooled first piece, and its first look at the input gives the gate.
 
-    def __init__(self, measures: Measures, embeddings: Any, forcing: float) -> None:
+    With pools it has a pooling layer of its own, for encoders without one, such as ELECTRA.
+    """
+
+    def __init__(self, measures: Measures, embeddings: Any, forcing: float, *, pools: bool) -> None:
         super().__init__(measures, embeddings, plain=True, forcing=forcing)
-        self.pool, self.gate = nn.Linear(measures.size, measures.size), nn.Linear(measures.size, len(GATES))
+        self.pool = nn.Linear(measures.size, measures.size) if pools else None
+        self.gate = nn.Linear(measures.size, len(GATES))
 
     def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor, Source]:
         names = self.writer.embed(self.slots).sum(1).expand(len(source.hidden), -1, -1)  # padding is summed in too
-        states = self.pool(source.hidden[:, 0]).float().tanh()[:, None].expand(-1, len(self.slots), -1)
+        pooled = source.pooled if self.pool is None else self.pool(source.hidden[:, 0]).tanh()
+        assert pooled is not None, "an encoder with a pooling layer uses it"
+        states = pooled.float()[:, None].expand(-1, len(self.slots), -1)
         inputs = self.writer.dropout(names)[:, :, None]
         nothing = torch.full(inputs.shape[:-1], NOTHING, device=inputs.device)
         _, context = self.writer.look(self.writer.step(inputs, states), nothing, source)
