@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.pretraining.config import PretrainConfig  # noqa: E402
-from danseo.pretraining.pretrain import PretrainJob, pretrain  # noqa: E402
+from danseo.pretraining.pretrain import PretrainJob, check_config, pretrain  # noqa: E402
 from danseo.pretraining.start import load_masked  # noqa: E402
 from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402
 from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402
@@ -243,8 +243,14 @@ def test_the_shipped_settings_load_and_all_are_listed():
     from danseo.pretraining.config import CorefConfig
     from danseo.recipes import recipe_folder
 
-    settings = read_settings(recipe_folder() / "pretrain" / "small.toml", PretrainConfig)
-    assert (settings["model.layers"], settings["model.hidden"], settings["model.vocabulary"]) == (4, 256, 16000)
+    for name, vocabulary in (("small", 16000), ("mini", 12000)):
+        settings = read_settings(recipe_folder() / "pretrain" / f"{name}.toml", PretrainConfig)
+        assert (settings["model.layers"], settings["model.hidden"], settings["model.vocabulary"]) == (
+            4,
+            256,
+            vocabulary,
+        )
+        check_config(with_settings(PretrainConfig(), settings))
     for cls in (PretrainConfig, CorefConfig):
         paths = setting_paths(cls)
         short = [path.split(".")[-1] for path in paths]

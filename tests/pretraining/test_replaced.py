@@ -165,6 +165,15 @@ def test_the_generator_learns_and_only_the_body_is_saved(whole):
     assert all(torch.equal(last[name], after[name]) for name in after), "model/ holds the last weights"
 
 
+@pytest.mark.parametrize("head", ["AutoModelForTokenClassification", "AutoModelForSequenceClassification"])
+def test_fine_tuning_begins_with_what_was_learned(head, whole):
+    import transformers
+
+    model = getattr(transformers, head).from_pretrained(whole / "model", num_labels=3)
+    own, learned = model.base_model.state_dict(), weights(whole / "model")
+    assert all(torch.equal(own[name], learned[name]) for name in learned)
+
+
 def test_killed_and_resumed_bit_for_bit(whole, text_file, tmp_path):
     out = begun(whole, tmp_path / "killed")
     killed_when((out / "checkpoint-8").is_dir, command(text_file, out, *RTD))
