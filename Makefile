@@ -32,7 +32,7 @@ check: $(STAMP)
 format: $(STAMP)
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
-# Speed and memory against the usual ways, on the real data; each also alone. Slow but for bench-scoring.
+# Speed and memory against the usual ways, on the real data; each also alone. A quarter of an hour for all of it.
 BENCHES := scoring training probing pretraining
 bench: $(STAMP)
 	@failed=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || failed=1; done; exit $$failed

@@ -1,9 +1,10 @@
 """Speed and memory of probing against the old way, each in a process of its own, on the same windows.
 
-    python bench/probing.py [--items N] [--text FILE] [--precision fp32]
+    python bench/probing.py [--seconds N] [--items N] [--text FILE] [--precision fp32]
 
 A random BERT of 12 layers × 768 with 32k pieces fills gaps in texts of 200-400 characters. The old way is
-`pipeline("fill-mask")` with its 50 best guesses, Kiwi on each guess, once for @1 and once again for @5.
+`pipeline("fill-mask")` with its 50 best guesses, Kiwi on each guess, once for @1 and once again for @5. A few gaps
+show how many there is time for; beside the ratio stands what the speed of a bare matrix product would reach.
 """
 
 import argparse
@@ -20,18 +21,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from measuring import Limit, Sheet, matrix_peak, say
+
+from danseo.models.encoder.network import quiet_transformers
 from danseo.models.scratch import Size, encoder_config, train_tokenizer
 from danseo.probing.items import ProbeItem, read_items, shipped_items, write_items
 from danseo.probing.probe import ProbeOptions, probe_model
 from danseo.probing.rules import cleaned, lenient
 from danseo.probing.texts import read_documents
-from danseo.tables import Table, to_markdown
 
 ROOT = Path(__file__).parents[1]
 REAL_TEXT = ROOT.parent / "shared" / "data" / "text" / "kowiki" / "kowiki_valid.txt.gz"
 SIZE = Size(layers=12, hidden=768, heads=12, vocabulary=32000, positions=512)
 BATCH = 32  # of the old way
-FIRST = "danseo, first time"
+FEW = 16  # gaps that show how many there is time for
+COST = 8  # times what danseo takes for a gap: all ways together, with something to spare
 
 
 def texts(path: Path) -> Iterator[str]:
@@ -59,19 +63,19 @@ def gaps(path: Path, count: int) -> list[ProbeItem]:
     return items
 
 
-def make_checkpoint(folder: Path, path: Path) -> int:
+def make_checkpoint(folder: Path, path: Path) -> Any:
+    """A random model; its tokenizer comes back."""
     import torch
-    from transformers import AutoModelForMaskedLM
 
     tokenizer = train_tokenizer(texts(path), "bert", SIZE)
     torch.manual_seed(0)
-    model = AutoModelForMaskedLM.from_config(encoder_config("bert", SIZE, tokenizer))
+    model = quiet_transformers().AutoModelForMaskedLM.from_config(encoder_config("bert", SIZE, tokenizer))
     counts = Counter(syllable for text in texts(path) for syllable in text if "가" <= syllable <= "힣")
     common = tokenizer.convert_tokens_to_ids([syllable for syllable, _ in counts.most_common(150)])
     model.cls.predictions.bias.data[common] += 1.0  # so that a random model hits something, and scores can differ
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return len(tokenizer)
+    return tokenizer
 
 
 def peak() -> float:
@@ -131,52 +135,66 @@ def child(way: str, folder: Path, precision: str, cache: Path) -> dict[str, Any]
     return found
 
 
-def table(results: dict[str, dict[str, Any]], pieces: int, count: int) -> Table:
-    old, ours = results["old"], results["danseo"]
-    rows: list[tuple[object, ...]] = [
-        (name, r["seconds"], r["cpu"], r["peak"], r["peak"] - r["loaded"], r["lenient@1"], r["lenient@5"])
-        for name, r in results.items()
-    ]
-    work = [r["peak"] - r["loaded"] for r in (ours, old)]
-    speeds = "; ".join(
-        f"{name}: {old['seconds'] / r['seconds']:.1f}x as fast ({old['cpu'] / r['cpu']:.1f}x in CPU seconds)"
-        for name, r in results.items()
-        if name != "old"
-    )
-    note = (
-        f"{speeds}; peak memory {ours['peak'] / old['peak']:.2f} of the old way's, and {work[0] / max(1, work[1]):.2f} "
-        f"beyond the loaded model; the noun filter, once per vocabulary: {results[FIRST]['filter']:.1f} s"
-    )
-    columns = ("way", "seconds", "CPU seconds", "peak MB", "MB while probing", "lenient@1", "lenient@5")
-    return Table(f"{count} gaps, 12 × 768, {pieces} pieces", columns, rows, note)
+def fitting_count(folder: Path, items: list[ProbeItem], precision: str, cache: Path, limit: Limit) -> int:
+    """How many gaps there is time for, by the speed at a few."""
+    write_items(folder / "items.jsonl", items[:FEW])
+    first = child("danseo", folder, precision, cache)
+    say(f"the noun filter, once per vocabulary: {first['filter']:.1f} s")
+    speed = FEW / (first["seconds"] - first["filter"])
+    return min(len(items), max(FEW, int(speed * limit.left / COST)))
 
 
-def main() -> None:
+def add_row(sheet: Sheet, way: str, found: dict[str, Any], old: dict[str, Any], pieces: int, most: float) -> None:
+    """A way beside the old one."""
+    facts = (found["seconds"], found["cpu"], found["peak"], found["peak"] - found["loaded"])
+    shares = (100 * pieces / found["seconds"] / most, old["seconds"] / found["seconds"], old["cpu"] / found["cpu"])
+    bound = most * old["seconds"] / pieces
+    sheet.add(way, *facts, found["lenient@1"], found["lenient@5"], *shares, None if way == "old" else bound)
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=200)
+    parser.add_argument("--items", type=int, default=500, help="most gaps")
     parser.add_argument("--text", type=Path, default=REAL_TEXT)
     parser.add_argument("--precision", default="fp32", choices=["auto", "fp32", "bf16", "int8"])
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--folder", type=Path)
-    chosen = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = parsed()
     if chosen.way:  # a process of its own for each way
         items = read_items(chosen.folder / "items.jsonl")
         print(json.dumps({**WAYS[chosen.way](chosen.folder, items, chosen.precision), "peak": peak()}))
         return
+    limit = Limit(chosen.seconds)
     with tempfile.TemporaryDirectory(prefix="danseo-bench-") as place:
         folder, cache = Path(place, "model"), Path(place, "cache")
-        pieces = make_checkpoint(folder, chosen.text)
+        tokenizer = make_checkpoint(folder, chosen.text)
         items = gaps(chosen.text, chosen.items)
+        items = items[: fitting_count(folder, items, chosen.precision, cache, limit)]
         write_items(folder / "items.jsonl", items)
-        names = {FIRST: "danseo", "danseo": "danseo", "danseo, int8": "danseo", "old": "old"}
-        results = {
-            name: child(way, folder, "int8" if "int8" in name else chosen.precision, cache)
-            for name, way in names.items()
-        }
-    print(to_markdown(table(results, pieces, len(items))))
+        pieces = sum(len(tokenizer(item.text)["input_ids"]) for item in items)
+        results = compared(folder, chosen.precision, cache, len(items), pieces)
     same = all(results["danseo"][key] == results["old"][key] for key in ("lenient@1", "lenient@5"))
     if chosen.precision == "fp32" and not same:
         sys.exit("the scores differ")
+
+
+def compared(folder: Path, precision: str, cache: Path, count: int, pieces: int) -> dict[str, dict[str, Any]]:
+    """Every way on the same gaps, each shown as it comes."""
+    reached = matrix_peak()
+    most = 1e9 * reached / (2 * SIZE.layers * 12 * SIZE.hidden**2)  # pieces per second: a layer has 12 squares
+    columns = ("way", "seconds", "CPU seconds", "peak MB", "MB while probing", "lenient@1", "lenient@5")
+    shares = ("% of the peak", "x times as fast", "in CPU seconds", "at most here, float32")
+    title = f"{count} gaps, {pieces:,} pieces, 12 × 768; matrix products reach {reached:.0f} GFLOP/s"
+    sheet, results = Sheet(title, (*columns, *shares)), dict[str, dict[str, Any]]()
+    for name in ("old", "danseo", "danseo, int8"):
+        results[name] = child(name.split(",")[0], folder, "int8" if "int8" in name else precision, cache)
+        add_row(sheet, name, results[name], results["old"], pieces, most)
+    return results
 
 
 if __name__ == "__main__":

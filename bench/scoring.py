@@ -1,9 +1,11 @@
 """How fast danseo scores, beside the usual tools, on the real KLUE dev files.
 
-Timings on a busy machine are noisy, so the two sides of a comparison always take turns and medians are compared.
+Timings on a busy machine are noisy, so the two sides of a comparison always take turns and medians are compared; they
+take as many turns as there is time for.
 """
 
 import argparse
+import functools
 import random
 import re
 import string
@@ -18,6 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from measuring import Limit, say
 from seqeval.metrics import f1_score
 from seqeval.scheme import IOB2
 
@@ -48,16 +51,27 @@ class Line:
         return f"{'PASS' if self.is_met else 'FAIL'}  {self.name:<49}  {self.measured:<44}  {self.target}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="the folder with the KLUE dev files")
-    data = parser.parse_args().data
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parsed()
+    data, limit = options.data, Limit(options.seconds)
     paths = {name: data / task.folder / task.file("dev") for name, task in TASKS.items()}
     if missing := [path for path in paths.values() if not path.is_file()]:
         print(f"{missing[0]} is missing; name a folder with all KLUE dev files: --data DIR", file=sys.stderr)
         return 2
     examples, reading = read_all(paths)
-    lines = [*entity_lines(examples["ner"]), rouge_line(examples["mrc"]), *all_tasks(examples, reading), *start_lines()]
+    lines = [
+        *entity_lines(examples["ner"], limit.share(0.2)),
+        rouge_line(examples["mrc"], limit.share(0.2)),
+        *start_lines(limit.share(0.5)),
+        *all_tasks(examples, reading, limit),
+    ]
     return 0 if all(line.is_met for line in lines) else 1
 
 
@@ -67,10 +81,12 @@ def show(line: Line) -> Line:
     return line
 
 
-def in_turns(functions: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+def in_turns(functions: Sequence[Callable[[], Any]], rounds: int, limit: Limit) -> list[float]:
     """The median seconds of each function; they run A, B, A, B, so that a slow spell hits all of them."""
     seconds: list[list[float]] = [[] for _ in functions]
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number and limit.is_over:
+            break
         for function, taken in zip(functions, seconds, strict=True):
             start = perf_counter()
             function()
@@ -84,7 +100,7 @@ def read_all(paths: dict[str, Path]) -> tuple[dict[str, list[Any]], float]:
     return examples, perf_counter() - start
 
 
-def entity_lines(examples: Sequence[Any]) -> list[Line]:
+def entity_lines(examples: Sequence[Any], limit: Limit) -> list[Line]:
     """Entity F1 and its bootstrap against seqeval, all three from the same lists of tags."""
     rng = random.Random(1)
     golds = [list(example.gold) for example in examples]
@@ -101,7 +117,7 @@ def entity_lines(examples: Sequence[Any]) -> list[Line]:
         return bootstrap({"f1": counts}, clusters_of(None, len(golds)), rounds=1000, rng=generator(0))
 
     expected, value = with_seqeval(), with_danseo()
-    other, own, resampling = in_turns([with_seqeval, with_danseo, with_intervals], 7)
+    other, own, resampling = in_turns([with_seqeval, with_danseo, with_intervals], 7, limit)
     what = f"{value:.4f}, {other / own:.0f}x ({own * 1000:.1f} ms, {other * 1000:.0f} ms)"
     lengths = f"{resampling / other:.2f}x ({resampling * 1000:.0f} ms)"
     is_met = abs(expected - value) <= 1e-9 and other >= 40 * own
@@ -129,7 +145,7 @@ def corrupt_tags(tags: Sequence[str], rng: random.Random) -> list[str]:
     return answer
 
 
-def rouge_line(examples: Sequence[Any]) -> Line:
+def rouge_line(examples: Sequence[Any], limit: Limit) -> Line:
     """ROUGE-W against difflib; both normalise every text anew."""
     rng = random.Random(2)
     golds = [example.gold for example in examples]
@@ -147,7 +163,7 @@ def rouge_line(examples: Sequence[Any]) -> Line:
         return 100 * sum(best) / len(best)
 
     expected, value = with_difflib(), with_danseo()
-    other, own = in_turns([with_difflib, with_danseo], 25)
+    other, own = in_turns([with_difflib, with_danseo], 25, limit)
     what = f"{value:.4f}, {other / own:.1f}x ({own * 1000:.1f} ms, {other * 1000:.0f} ms)"
     is_met = abs(expected - value) <= 1e-9 and other >= 4 * own
     return show(Line(f"MRC ROUGE-W, {len(golds)} questions: difflib", what, "equal to 1e-9, at least 4x", is_met))
@@ -184,7 +200,7 @@ def corrupt_text(example: Any, rng: random.Random) -> str:
     return elsewhere if slip < 0.92 else ""
 
 
-def all_tasks(examples: dict[str, list[Any]], reading: float) -> list[Line]:
+def all_tasks(examples: dict[str, list[Any]], reading: float, limit: Limit) -> list[Line]:
     """Every metric of all eight tasks, without intervals and, for information, with them."""
     answered = {name: predictions_of(TASKS[name], rows) for name, rows in examples.items()}
 
@@ -192,14 +208,17 @@ def all_tasks(examples: dict[str, list[Any]], reading: float) -> list[Line]:
         for name, rows in examples.items():
             score(TASKS[name], rows, answered[name], rounds=rounds)
 
-    (plain,) = in_turns([lambda: score_all(0)], 3)
+    (plain,) = in_turns([lambda: score_all(0)], 3, limit.share(0.3))
     rows = sum(map(len, examples.values()))
     what = f"{plain:.2f} s for {rows} examples (reading: {reading:.2f} s)"
     line = show(Line("eight dev files, every metric, no intervals", what, "under 3 s", plain < 3))
-    seconds = {
-        name: in_turns([lambda name=name: score(TASKS[name], examples[name], answered[name])], 1)[0]  # type: ignore[misc]
-        for name in examples
-    }
+    seconds: dict[str, float] = {}
+    for name in examples:
+        if limit.is_over:
+            say(f"no time is left for the resamples of {name}; --seconds gives more")
+            break
+        resampled = functools.partial(score, TASKS[name], examples[name], answered[name])
+        (seconds[name],) = in_turns([resampled], 1, limit)
     times = ", ".join(f"{name} {taken:.2f}" for name, taken in seconds.items())
     print(f"      with 1,000 resamples: {sum(seconds.values()):.2f} s in all ({times})", flush=True)
     return [line]
@@ -227,12 +246,12 @@ def _one_hot(task: Task, answers: Sequence[Prediction]) -> Any:
     return np.array([[label == prediction.answer for label in task.labels] for prediction in answers], dtype=float)
 
 
-def start_lines() -> list[Line]:
+def start_lines(limit: Limit) -> list[Line]:
     """How long a small command takes, against importing the libraries that it does not need."""
     command = str(Path(sys.executable).with_name("danseo"))
     heavy = [sys.executable, "-c", "import torch, transformers"]
     calls = [[command, "--help"], [command, "tasks"], heavy]
-    *own, other = in_turns([lambda call=call: run(call) for call in calls], 5)  # type: ignore[misc]
+    *own, other = in_turns([lambda call=call: run(call) for call in calls], 5, limit)  # type: ignore[misc]
     return [
         show(
             Line(

@@ -1,23 +1,28 @@
-"""Speed of fine-tuning and evaluation against the usual ways, interleaved in one run, one thread.
+"""Speed of fine-tuning and evaluation against the usual ways, in turns, one thread, within a limit of time.
 
-    python bench/training.py [--data DIR] [--tasks ner nli] [--rounds N] [--only speed|loss]
+    python bench/training.py [--seconds N] [--data DIR] [--tasks ner nli] [--hidden N] [--only speed|loss]
 
-A random RoBERTa of 6 layers × 768 tags real KLUE-NER sentences and labels real KLUE-NLI pairs. The Trainer is the
-library's own, on the stock model. The loss after 200 steps is compared with it on a 2 × 128 model, seed by seed.
+A random RoBERTa of 6 layers × 384 tags real KLUE-NER sentences and labels real KLUE-NLI pairs. The Trainer is the
+library's own, on the stock model. The loss after 100 steps is compared with it on a 2 × 128 model, seed by seed.
+Beside each ratio stands what a danseo at the speed of a bare matrix product would reach against the same way.
 """
 
 import argparse
 import copy
+import functools
+import itertools
+import math
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from measuring import Limit, Sheet, matrix_peak, say
 
 from danseo import data
 from danseo.config import RunConfig, TrainConfig, with_settings
@@ -27,22 +32,42 @@ from danseo.models.encoder.kind import IGNORED, Features, Kind
 from danseo.models.encoder.model import kind_of
 from danseo.models.encoder.network import Network, load_network, load_pieces, quiet_transformers
 from danseo.models.scratch import Size, make_encoder
-from danseo.tables import Table, to_markdown
 from danseo.tasks import get_task
-from danseo.training.batching import epoch_batches
+from danseo.training.batching import packed
 from danseo.training.loop import Engine, Plan, outputs_of, train_steps
 from danseo.training.optim import make_optimizer
-from danseo.training.speed import bf16_works, choose_gear
+from danseo.training.speed import bf16_works, choose_gear, has_bf16
 from danseo.training.workers import Workers
 
 ROOT = Path(__file__).parents[1]
-SIZE = Size(layers=6, hidden=768, heads=12, vocabulary=32000, positions=512)
+SIZE = Size(layers=6, heads=6, vocabulary=32000, positions=512)
 SMALL = Size(layers=2, hidden=128, heads=2, vocabulary=4000, positions=128)
 BATCH, LONGEST = 32, 128
 TRAINER, GROUPED, PADDED, ARRIVAL = "Trainer", "Trainer, length groups", "Trainer, padded to 128", "arrival order, fp32"
 BYTES = "danseo, int8"
-STEPS = {"danseo": 50, TRAINER: 12, GROUPED: 50, PADDED: 4}  # length groups are of 50 batches, long ones first
+ROUNDS = 2
 TARGETS = {TRAINER: 3.5, GROUPED: 1.0, PADDED: 6.0, ARRIVAL: 4.0}
+
+
+@dataclass
+class Reading:
+    """What a way did, and in how many seconds of its one thread, so that other work on the machine does not count."""
+
+    pieces: int = 0
+    padded: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: "Reading") -> None:
+        self.pieces, self.padded = self.pieces + other.pieces, self.padded + other.padded
+        self.seconds += other.seconds
+
+    @property
+    def speed(self) -> float:
+        return self.pieces / self.seconds
+
+
+Way = Callable[[Limit], Reading]
+"""Works until the limit, at least once."""
 
 
 @dataclass
@@ -59,9 +84,17 @@ class Bench:
         gear = choose_gear(self.network, config, self.workers.device, cache_root() / "measured.json")
         return Engine(self.network, self.kind, self.workers, gear, config.batch_tokens)
 
-    def samples(self, pieces: int) -> float:
-        """How many ordinary samples so many pieces are: a few batches may happen to be long or short."""
-        return pieces * len(self.features) / sum(map(len, self.features))
+    @property
+    def mean(self) -> float:
+        """Pieces of an ordinary sample: a few batches may happen to be long or short."""
+        return sum(map(len, self.features)) / len(self.features)
+
+    @property
+    def weights(self) -> int:
+        """Those of the body that every piece meets."""
+        body = self.network.model.base_model
+        tables = body.get_input_embeddings().weight.numel()
+        return int(sum(parameter.numel() for parameter in body.parameters()) - tables)
 
     def rows(self) -> list[dict[str, Any]]:
         """The features as the Trainer wants them."""
@@ -93,7 +126,7 @@ def make_trainer(bench: Bench, steps: int, grouped: bool = False, width: int = 0
         per_device_train_batch_size=BATCH,
         max_steps=steps,
         use_cpu=True,
-        bf16=grouped and bf16_works(cache_root() / "measured.json"),
+        bf16=grouped and uses_bf16(),
         report_to=[],
         save_strategy="no",
         logging_strategy="no",
@@ -115,93 +148,121 @@ def make_trainer(bench: Bench, steps: int, grouped: bool = False, width: int = 0
     return trainer
 
 
-def trainer_way(bench: Bench, grouped: bool = False, width: int = 0) -> Callable[[], float]:
-    """Samples per second of the Trainer; its first step, which meets the longest examples, is not counted."""
+def uses_bf16() -> bool:
+    return has_bf16() and bf16_works(cache_root() / "measured.json")
+
+
+def trainer_way(bench: Bench, grouped: bool = False, width: int = 0) -> Way:
+    """The Trainer, stopped after the step that passes the limit; its first one, which warms up, is not counted."""
     import transformers
 
     marks: list[float] = []
+    sizes: list[tuple[int, int]] = []
+    limit = Limit(0)
 
     class Clock(transformers.TrainerCallback):
-        def on_step_end(self, *arguments: Any, **options: Any) -> None:
-            marks.append(time.perf_counter())
+        def on_step_end(self, args: Any, state: Any, control: Any, **options: Any) -> None:
+            marks.append(time.process_time())
+            control.should_training_stop = len(marks) > 1 and limit.is_over
 
-    steps = STEPS[GROUPED if grouped else PADDED if width else TRAINER]
-    trainer = make_trainer(bench, steps + 1, grouped, width)
+    trainer = make_trainer(bench, 10**6, grouped, width)
     trainer.add_callback(Clock())
-    collate, pieces = trainer.data_collator, []
+    collate = trainer.data_collator
 
     def counted(rows: list[dict[str, Any]]) -> Any:
-        pieces.append(sum(row["length"] for row in rows))
-        return collate(rows)
+        batch = collate(rows)
+        sizes.append((sum(row["length"] for row in rows), batch["input_ids"].numel()))
+        return batch
 
     trainer.data_collator = counted
 
-    def go() -> float:
+    def go(until: Limit) -> Reading:
+        nonlocal limit
+        limit = until
         marks.clear()
-        pieces.clear()
+        sizes.clear()
         trainer.args.seed += 1
         trainer.train()
-        return bench.samples(sum(pieces[1 : steps + 1])) / (marks[-1] - marks[0])
+        pieces, padded = (sum(column) for column in zip(*sizes[1 : len(marks)], strict=True))
+        return Reading(pieces, padded, marks[-1] - marks[0])
 
     return go
 
 
-def danseo_way(bench: Bench) -> Callable[[], float]:
+def danseo_way(bench: Bench) -> Way:
     config = TrainConfig(batch_size=BATCH)
     optimizer, engine = make_optimizer(bench.network, config), bench.engine(config)
-    seed = 0
+    lengths = [len(f) for f in bench.features]
+    plans = (Plan(lengths, config, seed) for seed in itertools.count(1))
+    steps = itertools.chain.from_iterable(
+        train_steps(engine, bench.features, plan, optimizer, config) for plan in plans
+    )
 
-    def go() -> float:
-        nonlocal seed
-        seed += 1
+    def go(limit: Limit) -> Reading:
         engine.gear.engage(bench.network)
-        plan = Plan([len(f) for f in bench.features], config, seed)
-        steps = train_steps(engine, bench.features, plan, optimizer, config)
-        next(steps)
-        start = time.perf_counter()
-        pieces = sum(next(steps).pieces for _ in range(STEPS["danseo"]))
-        return bench.samples(pieces) / (time.perf_counter() - start)
+        next(steps)  # warms up, as the Trainer's first
+        done, start = Reading(), time.process_time()
+        while not done.pieces or not limit.is_over:
+            step = next(steps)
+            done.add(Reading(step.pieces, step.padded))
+        done.seconds = time.process_time() - start
+        return done
 
     return go
 
 
-def eval_ways(bench: Bench, count: int) -> dict[str, Callable[[], float]]:
-    """Ways to evaluate; each gives sentences per second."""
+def eval_ways(bench: Bench, count: int) -> dict[str, Way]:
+    """Ways to evaluate the same sentences."""
     engine = bench.engine(TrainConfig())
     features, rows = bench.features[:count], bench.rows()[:count]
+    pieces = sum(map(len, features))
 
-    def danseo() -> float:
+    def danseo() -> int:
         engine.gear.engage(bench.network)
-        start = time.perf_counter()
         outputs_of(engine, features)
-        return count / (time.perf_counter() - start)
+        parts = packed(range(count), [len(f) for f in features], engine.reading_tokens)
+        return sum(max(len(features[k]) for k in part) * len(part) for part in parts)
 
     @torch.inference_mode()
-    def usual() -> float:
+    def usual() -> int:
         bench.network.model.set_attn_implementation("sdpa")
         bench.network.eval()
-        start = time.perf_counter()
-        for place in range(0, count, BATCH):
-            bench.network.model(**padded(rows[place : place + BATCH], bench.kind.pieces.pad, 0))
-        return count / (time.perf_counter() - start)
+        batches = [padded(rows[place : place + BATCH], bench.kind.pieces.pad, 0) for place in range(0, count, BATCH)]
+        for batch in batches:
+            bench.network.model(**batch)
+        return sum(batch["input_ids"].numel() for batch in batches)
 
-    return {"danseo": danseo, ARRIVAL: usual}
+    def repeated(once: Callable[[], int]) -> Way:
+        def go(limit: Limit) -> Reading:
+            done, start = Reading(), time.process_time()
+            while not done.pieces or not limit.is_over:
+                done.add(Reading(pieces, once()))
+            done.seconds = time.process_time() - start
+            return done
+
+        return go
+
+    return {"danseo": repeated(danseo), ARRIVAL: repeated(usual)}
 
 
-def byte_way(bench: Bench, count: int) -> Callable[[], float]:
+def byte_way(bench: Bench, count: int) -> Way:
     """danseo's evaluation with the body in bytes."""
     network = copy.deepcopy(bench.network)
     to_bytes(network.model, bench.workers.device)
     return eval_ways(replace(bench, network=network), count)["danseo"]
 
 
-def interleaved(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """The median speed of each way, all ways in turn."""
-    speeds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, way in ways.items():
-            speeds[name].append(way())
-    return {name: statistics.median(values) for name, values in speeds.items()}
+def in_turns(what: str, ways: dict[str, Way], limit: Limit, mean: float) -> dict[str, Reading]:
+    """What each way did in its share of the time, all ways in turn."""
+    done = {name: Reading() for name in ways}
+    turns = len(ways) * ROUNDS
+    for turn, name in enumerate(list(ways) * ROUNDS):
+        if turn >= len(ways) and limit.is_over:
+            break
+        now = ways[name](limit.share(1 / (turns - turn)))
+        done[name].add(now)
+        say(f"{what}: {turn + 1} of {turns}, {name}: {now.speed / mean:.1f} samples/s in {now.seconds:.0f} s")
+    return done
 
 
 def make_bench(name: str, root: Path, encoder: Path, workers: Workers, seed: int = 1) -> Bench:
@@ -214,35 +275,37 @@ def make_bench(name: str, root: Path, encoder: Path, workers: Workers, seed: int
     return Bench(name, kind, load_network(config, kind), features, workers)
 
 
-def padding(features: Sequence[Features]) -> float:
-    lengths = [len(f) for f in features]
-    batches = epoch_batches(lengths, BATCH, 1, 0)
-    return 1 - sum(lengths) / sum(max(lengths[k] for k in batch) * len(batch) for batch in batches)
-
-
-def speed_rows(name: str, bench: Bench, rounds: int) -> list[tuple[object, ...]]:
+def speed_rows(sheet: Sheet, name: str, bench: Bench, peak: float, limit: Limit) -> None:
     training = {
         "danseo": danseo_way(bench),
         TRAINER: trainer_way(bench),
         GROUPED: trainer_way(bench, grouped=True),
         PADDED: trainer_way(bench, width=LONGEST),
     }
+    add_rows(
+        sheet, name, "training", in_turns(f"{name}, training", training, limit.share(0.75), bench.mean), bench, peak
+    )
     reading = {**eval_ways(bench, 256), BYTES: byte_way(bench, 256)}
-    for read in reading.values():
-        read()  # a warm-up
-    rows: list[tuple[object, ...]] = []
-    for what, ways in (("training", training), ("evaluation", reading)):
-        speeds = interleaved(ways, rounds)
-        for way, speed in speeds.items():
-            rows.append((name, what, way, speed, *judged(speeds["danseo"] / speed, TARGETS.get(way))))
-        if BYTES in speeds:
-            ratio = speeds[BYTES] / speeds[ARRIVAL]
-            rows.append((name, f"{what}, int8", ARRIVAL, speeds[ARRIVAL], *judged(ratio, TARGETS[ARRIVAL])))
-    return rows
+    add_rows(sheet, name, "evaluation", in_turns(f"{name}, evaluation", reading, limit, bench.mean), bench, peak)
 
 
-def judged(ratio: float, target: float | None) -> tuple[float, float | None, str | None]:
-    return ratio, target, None if target is None else "PASS" if ratio >= target else "FAIL"
+def add_rows(sheet: Sheet, name: str, what: str, done: dict[str, Reading], bench: Bench, peak: float) -> None:
+    """One row per way; the most that danseo could reach against it is all pieces at the speed of a matrix product."""
+    most = 1e9 * peak / (6 if what == "training" else 2) / bench.weights
+    for way, reading in done.items():
+        facts = (name, what, way, reading.speed / bench.mean, 100 * (1 - reading.pieces / reading.padded))
+        shares = (100 * reading.speed / most, done["danseo"].speed / reading.speed, most / reading.speed)
+        sheet.add(*facts, *shares, *judged(*shares[1:], TARGETS.get(way)))
+    if BYTES in done:
+        ratio, usual = done[BYTES].speed / done[ARRIVAL].speed, done[ARRIVAL].speed / bench.mean
+        verdict = judged(ratio, math.inf, TARGETS[ARRIVAL])
+        sheet.add(name, f"{what}, danseo in int8", ARRIVAL, usual, None, None, ratio, None, *verdict)
+
+
+def judged(ratio: float, most: float, target: float | None) -> tuple[float | None, str | None]:
+    if target is None:
+        return None, None
+    return target, "PASS" if ratio >= target else "FAIL" if most >= target else "out of reach here"
 
 
 def held_out_loss(model: Any, bench: Bench, rows: list[dict[str, Any]]) -> float:
@@ -272,45 +335,77 @@ def loss_after(steps: int, make: Callable[[int], Bench], seed: int) -> tuple[flo
     return held_out_loss(bench.network.model, bench, held), held_out_loss(trainer.model, bench, held)
 
 
-def loss_row(name: str, make: Callable[[int], Bench], seeds: int = 3, steps: int = 200) -> tuple[object, ...]:
-    ours, theirs = zip(*(loss_after(steps, make, seed) for seed in range(1, seeds + 1)), strict=True)
+def loss_row(sheet: Sheet, name: str, make: Callable[[int], Bench], limit: Limit, steps: int = 100) -> None:
+    """As many seeds as there is time for, but two at least: their range is the measure."""
+    pairs: list[tuple[float, float]] = []
+    while len(pairs) < 2 or (len(pairs) < 5 and not limit.is_over):
+        pairs.append(loss_after(steps, make, len(pairs) + 1))
+        own, other = pairs[-1]
+        say(f"{name}, loss after {steps} steps: seed {len(pairs)}, danseo {own:.4f}, Trainer {other:.4f}")
+    ours, theirs = zip(*pairs, strict=True)
     spread = max(theirs) - min(theirs)
-    difference = statistics.mean(ours) - statistics.mean(theirs)
     means = statistics.mean(ours), statistics.mean(theirs)
-    return name, seeds, *means, difference, spread, "PASS" if abs(difference) <= spread else "FAIL"
+    difference = means[0] - means[1]
+    sheet.add(name, len(pairs), *means, difference, spread, "PASS" if abs(difference) <= spread else "FAIL")
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "klue")
+    parser.add_argument("--tasks", nargs="*", default=["ner", "nli"], choices=["ner", "nli"])
+    parser.add_argument("--hidden", type=int, default=384)
+    parser.add_argument("--only", choices=["speed", "loss"])
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "klue")
-    parser.add_argument("--tasks", nargs="*", default=["ner", "nli"], choices=["ner", "nli"])
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", choices=["speed", "loss"])
-    options = parser.parse_args()
+    options = parsed()
     if not options.data.is_dir():
         sys.exit(f"bench: the real KLUE files are not in {options.data}; name their folder with --data")
     quiet_transformers()
     torch.set_num_threads(1)
-    workers = Workers("cpu")
-    speeds: list[tuple[object, ...]] = []
-    losses: list[tuple[object, ...]] = []
+    limit, workers, sheets = Limit(options.seconds), Workers("cpu"), list[Sheet]()
     texts = [e.text for name in ("ner", "nli") for e in data.load(get_task(name), "train", options.data)]
+    parts = len(options.tasks)
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.tasks if options.only != "loss" else ():
-            encoder = make_encoder(Path(folder) / "large", texts, "roberta", SIZE)
-            bench = make_bench(name, options.data, encoder, workers)
-            speeds += speed_rows(name, bench, options.rounds)
-            print(f"{name}: padding share of danseo's batches {100 * padding(bench.features):.1f} %", file=sys.stderr)
-        small = make_encoder(Path(folder) / "small", texts, "roberta", SMALL)
-        for name in options.tasks if options.only != "speed" else ():
-            losses.append(loss_row(name, lambda seed, n=name: make_bench(n, options.data, small, workers, seed)))  # type: ignore[misc]
-    works = bf16_works(cache_root() / "measured.json")
-    note = "" if works else "bfloat16 cannot be used on this machine, so every way is fp32"
-    columns = ("task", "what", "way", "samples/s", "danseo is x times as fast", "target", "verdict")
-    print(to_markdown(Table("fine-tuning speed, 6 × 768, one thread, interleaved", columns, speeds, note)))
-    columns = ("task", "seeds", "danseo", "Trainer, fp32", "difference", "the Trainer's range over seeds", "verdict")
-    print(to_markdown(Table("held-out loss after 200 steps, 2 × 128", columns, losses, note)))
-    sys.exit(1 if any(row[-1] == "FAIL" for row in [*speeds, *losses]) else 0)
+        if options.only != "loss":
+            encoder = make_encoder(Path(folder) / "large", texts, "roberta", replace(SIZE, hidden=options.hidden))
+            peak = matrix_peak()
+            sheets.append(speed_sheet(options.hidden, peak))
+            time_for_speed = limit.share(1.0 if options.only else 0.75)
+            for place, name in enumerate(options.tasks):
+                if time_for_speed.is_over:
+                    say(f"no time is left for {name}; --seconds gives more")
+                    break
+                bench = make_bench(name, options.data, encoder, workers)
+                speed_rows(sheets[-1], name, bench, peak, time_for_speed.share(1 / (parts - place)))
+        if options.only != "speed":
+            small = make_encoder(Path(folder) / "small", texts, "roberta", SMALL)
+            columns = (
+                "task",
+                "seeds",
+                "danseo",
+                "Trainer, fp32",
+                "difference",
+                "the Trainer's range over seeds",
+                "verdict",
+            )
+            sheets.append(Sheet("held-out loss after 100 steps, 2 × 128", columns))
+            for place, name in enumerate(options.tasks):
+                if limit.is_over:
+                    say(f"no time is left for the loss of {name}; --seconds gives more")
+                    break
+                make = functools.partial(make_bench, name, options.data, small, workers)
+                loss_row(sheets[-1], name, make, limit.share(1 / (parts - place)))
+    sys.exit(1 if any(row[-1] == "FAIL" for sheet in sheets for row in sheet.rows) else 0)
+
+
+def speed_sheet(hidden: int, peak: float) -> Sheet:
+    precisions = "" if uses_bf16() else "; bfloat16 cannot be used, so every way is float32"
+    title = f"fine-tuning, 6 × {hidden}, one thread, in turns; matrix products reach {peak:.0f} GFLOP/s{precisions}"
+    speeds = ("samples/s", "padding %", "% of the peak", "danseo is x times as fast", "at most here")
+    return Sheet(title, ("task", "what", "way", *speeds, "target", "verdict"))
 
 
 if __name__ == "__main__":
