@@ -479,23 +479,23 @@ def closed_port() -> int:
 def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_endpoint(monkeypatch, f"http://127.0.0.1:{closed_port()}")
     start = time.monotonic()
-    assert "could not be fetched" in refused(tmp_path, NetworkError)
+    assert "cannot be reached" in refused(tmp_path, NetworkError)
     assert time.monotonic() - start < 15
 
 
 @pytest.mark.parametrize("endpoint", ["localhost", "http://", "ftp://127.0.0.1:1"])
 def test_an_endpoint_that_is_no_address(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_endpoint(monkeypatch, endpoint)
-    assert "could not be fetched" in refused(tmp_path, NetworkError)
+    assert "cannot be reached" in refused(tmp_path, NetworkError)
 
 
 def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("danseo.fetch._TIMEOUT", (0.2, 0.2))
+    monkeypatch.setattr("danseo.hub._SECONDS", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         set_endpoint(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
-        assert "could not be fetched" in refused(tmp_path, NetworkError)
+        assert "cannot be reached" in refused(tmp_path, NetworkError)
 
 
 PROGRAM = """

@@ -17,6 +17,7 @@ from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.extras import require
 from danseo.halves import in_half
+from danseo.hub import pretrained
 from danseo.models.floor import FLOORS, make_floor
 from danseo.models.load import packages_of
 from danseo.progress import TrainingProgress
@@ -76,6 +77,8 @@ def run_experiment(
     if run.is_finished and not force:
         return run
     require(*packages_of(config.model, config.task))  # before anything is removed or read
+    if config.model not in FLOORS:
+        pretrained(config.model)
     if force:
         run.remove()
     train, dev = (task.read(files[split]) for split in ("train", "dev"))

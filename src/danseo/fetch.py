@@ -1,13 +1,13 @@
 """Getting the KLUE files, from a folder or from the Hub, each whole or not at all."""
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from danseo import hub
 from danseo.data import find_file, find_named, hub_split, read_companion, record, recorded
 from danseo.errors import DataError, NetworkError
 from danseo.reading import content_sha256, is_parquet, quote, read_bytes, write_atomically
@@ -115,6 +115,8 @@ def _from_hub(tasks: Sequence[Task], root: Path, on_progress: Progress) -> list[
         for split in task.official_rows
     }
     missing = [target for target, (task, split) in wanted.items() if not _is_fetched(target, task, split, root)]
+    if missing:
+        _check_reached(_url(missing[0].relative_to(root).as_posix()))
     for done, (target, (task, _)) in enumerate(wanted.items(), 1):
         what = "already there"
         if target in missing:
@@ -128,11 +130,18 @@ def _from_hub(tasks: Sequence[Task], root: Path, on_progress: Progress) -> list[
 
 
 def _check_online() -> None:
-    for switch in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        if os.environ.get(switch, "").upper() in ("1", "ON", "YES", "TRUE"):
-            raise NetworkError(
-                f"{switch} is set, so nothing is fetched; unset it, or get the files from a folder with --from"
-            )
+    if switch := hub.offline_switch():
+        raise NetworkError(
+            f"{switch} is set, so nothing is fetched; unset it, or get the files from a folder with --from"
+        )
+
+
+def _check_reached(url: str) -> None:
+    """Whatever keeps the Hub away shows in seconds."""
+    try:
+        hub.reach(url)
+    except NetworkError as error:
+        raise NetworkError(f"{error}; check the network, or get the files from a folder with --from") from None
 
 
 def _is_fetched(target: Path, task: Task, split: str, root: Path) -> bool:
@@ -146,23 +155,25 @@ def _is_fetched(target: Path, task: Task, split: str, root: Path) -> bool:
     return False
 
 
+def _url(name: str) -> str:
+    import huggingface_hub
+
+    made: str = huggingface_hub.hf_hub_url(HUB_REPOSITORY, name, repo_type="dataset", endpoint=hub.endpoint())
+    return made
+
+
 def _download(name: str) -> bytes:
     """The content of a file on the Hub.
 
     hf_hub_download retries a refused connection for 23 s and cannot be told not to; so only the address, headers and
     session of its library are used, which honour HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
     """
-    import huggingface_hub.utils
-
-    hub: Any = huggingface_hub  # its utils are not typed as public
-
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
-    url = hub.hf_hub_url(HUB_REPOSITORY, name, repo_type="dataset", endpoint=endpoint)
+    url = _url(name)
     try:
-        headers = hub.utils.build_hf_headers(library_name="danseo")
-        response = hub.utils.get_session().get(url, headers=headers, timeout=_TIMEOUT)
+        session, headers = hub.session()
+        response = session.get(url, headers=headers, timeout=_TIMEOUT)
         content: bytes = response.content
-    except Exception as error:  # the Hub library has changed its HTTP library twice, and each has its own errors
+    except Exception as error:  # as in reach()
         reason = quote(" ".join(str(error).split()) or type(error).__name__, 160)
         raise NetworkError(f"{url} could not be fetched: {reason}; check the network, then {_AGAIN}") from None
     _check_answer(response, url)

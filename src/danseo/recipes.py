@@ -5,6 +5,7 @@ from typing import Any
 
 from danseo.config import RunConfig, read_settings, with_settings
 from danseo.errors import DanseoError
+from danseo.hub import pretrained
 
 
 def recipe_folder() -> Path:
@@ -41,6 +42,7 @@ def encoder_facts(model: str, recipe: str, trust_remote_code: bool = False) -> A
 
     if model in FLOORS or recipe != "official":
         return None
+    pretrained(model)  # what is wrong with the name shows before torch is loaded
     from danseo.models.encoder.network import load_encoder_config
 
     return load_encoder_config(model, trust_remote_code)

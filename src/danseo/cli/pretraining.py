@@ -68,6 +68,7 @@ def pretrain_command(
     **named: Any,
 ) -> None:
     """Train a masked language model on text, from scratch or further: checkpoint-<step> folders; resumes."""
+    from danseo.hub import pretrained
     from danseo.models.load import ENCODER
     from danseo.pretraining.config import PretrainConfig
     from danseo.pretraining.pretrain import PretrainJob, pretrain
@@ -78,6 +79,8 @@ def pretrain_command(
     require_text(texts)
     config = configured(PretrainConfig(), file, settings, named)
     require(*ENCODER, *(("kiwipiepy",) if probes or config.mask.whole_words == "morpheme" else ()))
+    if config.checkpoint:
+        pretrained(config.checkpoint)
     job = PretrainJob(config, texts, _items(probes), device, quiet=as_json)
     run = pretrain(job, out, force=force)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
@@ -145,6 +148,7 @@ def coref_command(
     **named: Any,
 ) -> None:
     """Teach a masked language model to recover later mentions of an entity from earlier ones; probes before, after."""
+    from danseo.hub import pretrained
     from danseo.models.load import ENCODER
     from danseo.pretraining.config import CorefConfig
     from danseo.pretraining.coref import OBJECTIVES, CorefJob, coref
@@ -159,6 +163,7 @@ def coref_command(
         named["objective"] = objective
     config = configured(CorefConfig(checkpoint=checkpoint), file, settings, named)
     require(*ENCODER, "kiwipiepy")
+    pretrained(config.checkpoint)
     job = CorefJob(config, texts, dataset, save_dataset, _items(probes), device, quiet=as_json)
     document = coref(job, out, OBJECTIVES if whole else None, force=force)
     if os.environ.get("RANK", "0") == "0":

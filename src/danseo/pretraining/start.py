@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError, WorkFailed
+from danseo.hub import pretrained
 from danseo.pretraining.config import ModelConfig, PretrainConfig
 from danseo.pretraining.text import spread, stream, text_identity
 
@@ -91,13 +92,13 @@ def load_masked(
     on_note: Callable[[str], None] = lambda line: None,
 ) -> tuple[Any, Any]:
     """A masked language model and its tokenizer from a folder or the Hub; whatever cannot be one is one line."""
-    from danseo.models.encoder.network import load_encoder_config, loading_error, quiet_transformers, split_model_name
+    from danseo.models.encoder.network import load_encoder_config, loading_error, quiet_transformers
     from danseo.probing.masked import check_masked, check_pair
 
     transformers = quiet_transformers()
-    source, revision = split_model_name(name)
+    source, options = pretrained(name)
     check_masked(load_encoder_config(name, trust_remote_code), name)
-    options = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
+    options |= {"trust_remote_code": trust_remote_code}
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, use_fast=True, **options)
         model, report = transformers.AutoModelForMaskedLM.from_pretrained(

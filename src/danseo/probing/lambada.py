@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from danseo.errors import DanseoError, DataError, NetworkError
+from danseo.hub import endpoint, offline_switch, reach
 from danseo.probing.build import BuildOptions, Built, analysed, split_of, with_nouns
 from danseo.probing.items import SPLITS, ProbeItem, Span
 from danseo.probing.nouns import NOUNS, Analyser
@@ -103,13 +105,14 @@ def read_lambada(path: Path) -> list[Row]:
 
 def fetch_lambada() -> list[Row]:
     """The rows of Ko-LAMBADA on the Hub; its terms have to be accepted there, and a token to be in the environment."""
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise NetworkError("HF_HUB_OFFLINE is set, so nothing is fetched; unset it, or name a file with --lambada")
+    if switch := offline_switch():
+        raise NetworkError(f"{switch} is set, so nothing is fetched; unset it, or name a file with --lambada")
     import huggingface_hub
 
     hub: Any = huggingface_hub
     token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGINGFACE_HUB_TOKEN")
     try:
+        reach(hub.hf_hub_url(REPOSITORY, "README.md", repo_type="dataset", endpoint=endpoint()))
         names = hub.HfApi(token=token).list_repo_files(REPOSITORY, repo_type="dataset")
         wanted = [name for name in names if name.endswith((".parquet", ".jsonl", ".json"))]
         paths = [Path(hub.hf_hub_download(REPOSITORY, name, repo_type="dataset", token=token)) for name in wanted]
@@ -129,5 +132,9 @@ def _with_split(rows: Sequence[Row], name: str) -> list[Row]:
 def _fetch_error(error: Exception) -> DanseoError:
     if any(word in type(error).__name__ for word in ("Gated", "RepositoryNotFound")):
         return DanseoError(f"{REPOSITORY} is gated: accept its terms on its page of the Hub, and set HF_TOKEN")
-    reason = " ".join(str(error).split())[:160]
-    return NetworkError(f"{REPOSITORY} could not be fetched: {reason}; check the network, or name a file")
+    if isinstance(error, NetworkError):
+        return NetworkError(f"{error}; check the network, or name a file with --lambada")
+    reason = shorten(" ".join(str(error).split()), 160, placeholder=" …")
+    return NetworkError(
+        f"{REPOSITORY} could not be fetched: {reason}; check the network, or name a file with --lambada"
+    )

@@ -69,9 +69,9 @@ def make_sets(
     if not paths and not lambada:
         raise DataError("no text to build from; name files with --text, or a LAMBADA-style file with --lambada")
     check_place(folder)
+    rows = fetch_lambada() if lambada == "hub" else read_lambada(Path(lambada)) if lambada else []
     built = build_repeated(paths, options, analyser, on_note) if paths else Built()
     if lambada:
-        rows = fetch_lambada() if lambada == "hub" else read_lambada(Path(lambada))
         source = "Ko-LAMBADA" if lambada == "hub" else next(iter(source_names([Path(lambada)])))
         add_lambada(built, rows, source, options, analyser)
         on_note(f"{source}: {len(rows)} rows, {built.counts['lambada rows without a gap']} without a gap")

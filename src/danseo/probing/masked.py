@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError
+from danseo.hub import pretrained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,19 +108,19 @@ def check_pair(model: Any, tokenizer: Any, name: str) -> None:
 
 
 def _loaded(source: str) -> tuple[Any, Any]:
-    from danseo.models.encoder.network import loading_error, quiet_transformers, split_model_name
+    name, options = pretrained(source)
+    from danseo.models.encoder.network import loading_error, quiet_transformers
 
     transformers = quiet_transformers()
-    name, revision = split_model_name(source)
     try:
-        config = transformers.AutoConfig.from_pretrained(name, revision=revision or "main")
+        config = transformers.AutoConfig.from_pretrained(name, **options)
     except Exception as error:  # the library raises many kinds for the same few causes
         raise loading_error(name, error) from None
     check_masked(config, name)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=revision or "main", use_fast=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
         model, report = transformers.AutoModelForMaskedLM.from_pretrained(
-            name, revision=revision or "main", use_safetensors=True, dtype="float32", output_loading_info=True
+            name, use_safetensors=True, dtype="float32", output_loading_info=True, **options
         )
     except Exception as error:  # as above
         raise loading_error(name, error) from None

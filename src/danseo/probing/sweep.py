@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError
+from danseo.hub import pretrained
 from danseo.probing.checkpoints import Checkpoint
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.nouns import Analyser
@@ -38,6 +39,7 @@ class Sweep:
         """The record of a checkpoint: from an earlier run, fresh, or a failure; saved at once."""
         folder = self.folder_of(checkpoint)
         try:
+            pretrained(checkpoint.source)
             identity = self.identity(checkpoint)
             if record := done_before(folder, checkpoint.name, identity):
                 self.on_note(f"{checkpoint.name}: already probed")

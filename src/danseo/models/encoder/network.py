@@ -2,13 +2,15 @@
 
 import logging
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from danseo.config import RunConfig
-from danseo.errors import DanseoError
+from danseo.errors import DanseoError, NetworkError
+from danseo.hub import WAYS, pretrained
 from danseo.models.encoder.kind import Features, Kind, padded
 from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
@@ -67,19 +69,11 @@ def quiet_transformers() -> Any:
     return transformers
 
 
-def split_model_name(name: str) -> tuple[str, str | None]:
-    """A Hub id and its revision: klue/roberta-base@v1; a folder has none."""
-    if Path(name).is_dir() or "@" not in name:
-        return name, None
-    source, _, revision = name.rpartition("@")
-    return source, revision
-
-
 def load_pieces(config: RunConfig, special_tokens: tuple[str, ...] = (), source: Path | None = None) -> Pieces:
     """The tokenizer of a checkpoint, with the special pieces of the kind added."""
     transformers = quiet_transformers()
-    name, revision = (str(source), None) if source else split_model_name(config.model)
-    options = {"revision": revision or "main", "trust_remote_code": config.trust_remote_code}
+    name, options = pretrained(str(source or config.model))
+    options |= {"trust_remote_code": config.trust_remote_code}
     try:
         encoder_config = transformers.AutoConfig.from_pretrained(name, **options)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
@@ -98,11 +92,9 @@ def load_pieces(config: RunConfig, special_tokens: tuple[str, ...] = (), source:
 
 def load_encoder_config(model: str, trust_remote_code: bool = False) -> Any:
     """The configuration of a checkpoint."""
-    name, revision = split_model_name(model)
+    name, options = pretrained(model)
     try:
-        return quiet_transformers().AutoConfig.from_pretrained(
-            name, revision=revision or "main", trust_remote_code=trust_remote_code
-        )
+        return quiet_transformers().AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code, **options)
     except Exception as error:  # as above
         raise loading_error(name, error) from None
 
@@ -118,9 +110,9 @@ def usable_positions(encoder_config: Any) -> int:
 def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> Network:
     """The network with pretrained weights; parts that are new are drawn from torch's generator."""
     transformers = quiet_transformers()
-    name, revision = (str(source), None) if source else split_model_name(config.model)
+    name, options = pretrained(str(source or config.model))
     auto = getattr(transformers, kind.head or "AutoModel")
-    options: dict[str, Any] = {"revision": revision or "main", "trust_remote_code": config.trust_remote_code}
+    options |= {"trust_remote_code": config.trust_remote_code}
     if not kind.head and not kind.pools:
         options |= without_pooler(transformers.AutoConfig.from_pretrained(name, **options))
     try:
@@ -161,10 +153,10 @@ def loading_error(name: str, error: Exception) -> DanseoError:
         return DanseoError(f"{name} has no safetensors weights; convert them (danseo never loads pickles)")
     if "trust_remote_code" in text:
         return DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")
-    if not Path(name).exists() and (name.startswith(("/", ".", "~")) or name.count("/") != 1):
-        return DanseoError(f"model {name}: no such folder, and no Hub id either (those look like klue/roberta-base)")
+    if not Path(name).exists() and any(word in text for word in ("connect", "offline", "cached")):
+        return NetworkError(f"model {name}: the cache of the Hub does not hold all of it, and the Hub is away; {WAYS}")
     what = "is not a checkpoint folder" if Path(name).exists() else "could not be loaded from the Hub"
-    return DanseoError(f"model {name} {what}: {text[:200]}")
+    return DanseoError(f"model {name} {what}: {shorten(text, 200, placeholder=' …')}")
 
 
 def save_network(network: Network, kind: Kind, folder: Path) -> None:

@@ -1,0 +1,123 @@
+"""The Hub: whether it can be reached and has a model, known in seconds and before torch is loaded."""
+
+import os
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from danseo.errors import DanseoError, NetworkError
+
+SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+WAYS = "name a local folder, or fill the cache where there is a network and set HF_HUB_OFFLINE=1"
+_SECONDS = 4.0  # the library itself tries for 20
+
+
+def offline_switch() -> str | None:
+    """The variable that forbids to ask the Hub, where one is set."""
+    return next((name for name in SWITCHES if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")), None)
+
+
+def split_model_name(name: str) -> tuple[str, str | None]:
+    """A Hub id and its revision: klue/roberta-base@v1; a folder has none."""
+    if Path(name).is_dir() or "@" not in name:
+        return name, None
+    source, _, revision = name.rpartition("@")
+    return source, revision
+
+
+def pretrained(model: str) -> tuple[str, dict[str, Any]]:
+    """The name of a model and what from_pretrained needs to know of it; a model that cannot be had is one line."""
+    name, revision = split_model_name(model)
+    options: dict[str, Any] = {"revision": revision or "main", "local_files_only": False}
+    if Path(name).is_dir():
+        return name, options
+    if Path(name).is_file():
+        raise DanseoError(f"model {name} is a file; name a checkpoint folder")
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise DanseoError(f"model {name}: no such folder, and no Hub id either (those look like klue/roberta-base)")
+    if switch := offline_switch():
+        if not is_cached(name, options["revision"]):
+            raise NetworkError(
+                f"model {name}: no such folder, and {switch} is set but the cache of the Hub does not hold it; name a "
+                "local folder, or fill the cache where there is a network"
+            )
+        return name, options
+    options["local_files_only"] = not _is_there(name, options["revision"], endpoint() or "")
+    return name, options
+
+
+def is_cached(name: str, revision: str) -> bool:
+    """Whether the Hub's cache on this machine holds the model."""
+    import huggingface_hub
+
+    hub: Any = huggingface_hub
+    return isinstance(hub.try_to_load_from_cache(name, "config.json", revision=revision), str)
+
+
+@cache
+def _is_there(name: str, revision: str, where: str) -> bool:
+    """Whether the Hub has the model; False where the Hub is away and only the cache has it."""
+    import huggingface_hub
+
+    hub: Any = huggingface_hub
+    try:
+        url = hub.hf_hub_url(name, "config.json", revision=revision, endpoint=where or None)
+    except ValueError:
+        raise DanseoError(f"model {name}: no such folder, and no Hub id either") from None
+    try:
+        response = reach(url)
+    except NetworkError as error:
+        if is_cached(name, revision):
+            return False
+        raise NetworkError(f"model {name}: no such folder, and {error}; {WAYS}") from None
+    _check_answer(name, revision, response)
+    return True
+
+
+def endpoint() -> str | None:
+    """The address of another Hub than the usual one."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+
+
+def session() -> tuple[Any, dict[str, str]]:
+    """The Hub library's own session and headers, which honour proxies, tokens and the like."""
+    import huggingface_hub.utils
+
+    hub: Any = huggingface_hub  # its utils are not typed as public
+    return hub.utils.get_session(), hub.utils.build_hf_headers(library_name="danseo")
+
+
+def reach(url: str) -> Any:
+    """The headers of an address; an error after a few seconds, whatever keeps the answer away."""
+    found: list[Any] = []
+
+    def ask() -> None:
+        try:
+            client, headers = session()
+            found.append(client.head(url, headers=headers, timeout=_SECONDS))
+        except Exception as error:  # the Hub library has changed its HTTP library twice, and each has its own errors
+            found.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)  # names may take longer to look up than any timeout
+    thread.start()
+    thread.join(_SECONDS)
+    if found and not isinstance(found[0], Exception):
+        return found[0]
+    reason = " ".join(str(found[0]).split())[:80] if found else f"no answer in {_SECONDS:.0f} s"
+    raise NetworkError(f"the Hub ({'/'.join(url.split('/')[:3])}) cannot be reached: {reason}")
+
+
+def _check_answer(name: str, revision: str, response: Any) -> None:
+    """Refuse a model that the Hub does not have, or does not give."""
+    status, code = response.status_code, response.headers.get("X-Error-Code", "")
+    if code == "RevisionNotFound":
+        raise DanseoError(f"model {name} has no revision {revision!r} on the Hub; its page lists them")
+    if code == "EntryNotFound":
+        raise DanseoError(f"model {name} has no config.json on the Hub, so danseo cannot load it")
+    if code == "GatedRepo":
+        raise DanseoError(f"model {name} is gated: accept its terms on its page of the Hub, and set HF_TOKEN")
+    if code == "RepoNotFound":
+        raise DanseoError(f"model {name}: no such folder, and no such model on the Hub; if it is private, set HF_TOKEN")
+    if status >= 400 and status not in (405, 501):  # some mirrors do not know how to give headers alone
+        raise NetworkError(f"model {name}: no such folder, and the Hub answers with status {status}; {WAYS}")
