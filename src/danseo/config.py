@@ -64,8 +64,8 @@ class TrainConfig:
     """Peak rate, reached when the warm-up ends."""
     head_learning_rate: float | None = None
     """Peak rate of the layers above the encoder; None takes learning_rate."""
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the rate falls after the warm-up."""
+    schedule: Literal["linear", "cosine", "constant", "hold"] = "linear"
+    """How the rate falls after the warm-up; hold keeps it, and falls to 0 over the last fifth."""
     warmup: float = 0.1
     """Share of the steps in which the rate rises from 0."""
     weight_decay: float = 0.01

@@ -233,6 +233,7 @@ def test_rates_follow_the_schedule_or_a_fixed_value():
         ("linear", {0: 0, 5: 0.5, 10: 1, 55: 0.5, 99: 1 / 90}),
         ("cosine", {0: 0, 5: 0.5, 10: 1, 32.5: 0.5 * (1 + math.sqrt(0.5)), 55: 0.5, 100: 0}),
         ("constant", {0: 0, 5: 0.5, 10: 1, 55: 1, 99: 1}),
+        ("hold", {0: 0, 5: 0.5, 10: 1, 82: 1, 91: 0.5, 100: 0}),
     ],
 )
 def test_schedules_after_a_warm_up(schedule, shares):

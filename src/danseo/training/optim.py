@@ -11,6 +11,7 @@ from torch import nn
 from danseo.config import TrainConfig
 from danseo.errors import DanseoError
 
+_FALL = 0.2  # of the steps after the warm-up, where the schedule holds its rate before
 _TINY = 1e-30  # a hundred steps of shrinking above the denormal numbers
 _LAYER = re.compile(r"\.(?:layer|layers|h)\.(\d+)\.")
 _NO_DECAY = re.compile(r"(bias[^.]*$|norm\d*\.weight$)", re.IGNORECASE)  # an LSTM's are bias_ih_l0 and so on
@@ -97,6 +98,8 @@ def rate_share(step: int, total: int, config: TrainConfig) -> float:
     progress = (step - warmup) / max(1, total - warmup)
     if config.schedule == "linear":
         return max(0.0, 1 - progress)
+    if config.schedule == "hold":
+        return min(1.0, max(0.0, 1 - progress) / _FALL)
     return 1.0 if config.schedule == "constant" else 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
