@@ -8,8 +8,9 @@ from danseo.errors import DanseoError
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import encoded, pack_texts, specials_around, unit_marks
 from danseo.pretraining.masking import BEGINS, CONTINUES, SPECIAL
-from danseo.pretraining.packing import PackedRows, parts_of, read_facts, write_packed
+from danseo.pretraining.packing import PackedRows, parts_of, read_facts, read_left_out, write_packed
 from danseo.pretraining.text import stream
+from danseo.probing.items import ProbeItem
 from danseo.probing.texts import Document
 
 
@@ -113,9 +114,12 @@ def test_splits_share_no_document_and_exclusions_are_in_neither(tokenizers, tmp_
     config = with_settings(PretrainConfig(), {"seq_len": 512, "held_out": 0.3, "pack": False})
     documents = list(stream([text_file]))
     gone = documents[3]
-    pack_texts(tmp_path / "p", [text_file], tokenizers["bert"], config, frozenset([gone.id]))
+    item = ProbeItem("i", "s", "another:1", "repeated", gone.text, (0, 2), gone.text[:2], None, None, "", "")
+    pack_texts(tmp_path / "p", [text_file], tokenizers["bert"], config, [item])
     facts = read_facts(tmp_path / "p")
-    assert facts["train"].documents + facts["held_out"].documents == len(documents) - 1
+    left_out = read_left_out(tmp_path / "p")
+    assert left_out["same_text"] == 1
+    assert facts["train"].documents + facts["held_out"].documents == len(documents) - left_out["documents"]
     rows = {split: {tuple(row.ids) for row in PackedRows(tmp_path / "p" / split)} for split in ("train", "held_out")}
     assert not rows["train"] & rows["held_out"]
     ((_, ids, _),) = encoded([gone], tokenizers["bert"], "none")

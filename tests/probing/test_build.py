@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import unicodedata
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from danseo.probing.lambada import fetch_lambada, gap_of
 from danseo.probing.making import make_sets
 from danseo.probing.nouns import KiwiAnalyser, Noun, find_nouns
 from danseo.probing.overlap import Overlap
-from danseo.probing.texts import Document, passages, read_documents
+from danseo.probing.texts import Document, passages, read_documents, text_hash
 
 from .tiny import FakeAnalyser
 
@@ -61,6 +62,62 @@ def test_dev_and_test_share_no_document(text):
         assert split_of(item.document, 999) == "dev"
 
 
+def test_dev_and_test_share_no_text_whatever_it_is_called(tmp_path):
+    """Every text stands there twice, under names that part, once with other white space and in decomposed Hangul."""
+    texts = [f"{SENTENCES}{k}번째 기사다." for k in range(30)]
+    copies = [unicodedata.normalize("NFD", text).replace(" ", "  ") for text in texts]
+    for name, part in (("news", texts), ("again", texts), ("spread", copies)):
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(part), encoding="utf-8")
+    options = BuildOptions(min_chars=30, quotas={})
+    built = build_repeated(
+        [tmp_path / "news.txt", tmp_path / "again.txt", tmp_path / "spread.txt"], options, Composing()
+    )
+    hashes = {split: {text_hash(item.text) for item in built.items[split]} for split in ("dev", "test")}
+    assert not hashes["dev"] & hashes["test"]
+    assert len(hashes["dev"] | hashes["test"]) == 30
+    assert built.counts["passages that were there before"] == 60
+    ids = [item.id for items in built.items.values() for item in items]
+    assert len(set(ids)) == len(ids)
+
+
+class Composing(FakeAnalyser):
+    """Finds the nouns of decomposed text too, where they are."""
+
+    def words(self, texts):
+        for text in texts:
+            composed = unicodedata.normalize("NFC", text)
+            (words,) = super().words([composed])
+            yield words if composed == text else [_decomposed(word, composed) for word in words]
+
+
+def _decomposed(word: Noun, text: str) -> Noun:
+    start, end = (len(unicodedata.normalize("NFD", text[:place])) for place in (word.start, word.end))
+    return Noun(unicodedata.normalize("NFD", word.form), word.tag, start, end)
+
+
+def test_a_document_that_a_file_gives_to_both_splits_stays_in_one(tmp_path):
+    rows = [
+        {
+            "text": f"{SENTENCES}{k} 시민은 _에 갔다.",
+            "answer": "학교",
+            "split": ("dev", "test")[k % 2],
+            "source": f"책{k // 3}",
+        }
+        for k in range(30)
+    ]
+    rows += [{**row, "split": ("dev", "test")[k % 2], "source": f"남{k}"} for k, row in enumerate(rows[1:])]
+    path = tmp_path / "cloze.jsonl"
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    made = make_sets([], tmp_path / "out", QUICK, FakeAnalyser(), str(path))
+    for key in (lambda item: item.document, lambda item: text_hash(item.text)):
+        dev, test = ({key(item) for item in made.items[split]} for split in ("dev", "test"))
+        assert dev
+        assert test
+        assert not dev & test
+    kept = sum(len(items) for items in made.items.values())
+    assert kept + made.manifest["counts"]["lambada rows of the other split"] == len(rows)
+
+
 def test_a_source_that_cannot_pay_is_an_error(text):
     with pytest.raises(DataError, match=r"news yields \d+ of the 500 items that it owes to dev"):
         build_repeated([text], BuildOptions(min_chars=30, limit=500), FakeAnalyser())
@@ -72,7 +129,7 @@ def test_a_source_that_cannot_pay_is_an_error(text):
 
 def test_a_long_document_is_not_the_whole_set(tmp_path):
     path = tmp_path / "book.jsonl"
-    rows = [{"id": f"b{k}", "text": "\n".join([SENTENCES] * 60)} for k in range(6)]
+    rows = [{"id": f"b{k}", "text": "\n".join(f"{SENTENCES}{k} {n}장이다." for n in range(60))} for k in range(6)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     built = build_repeated([path], BuildOptions(min_chars=30, passage=100), FakeAnalyser())
     counts = [len([i for i in built.items[s] if i.document == f"b{k}"]) for k in range(6) for s in ("dev", "test")]

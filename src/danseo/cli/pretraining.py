@@ -21,8 +21,8 @@ _probes = click.option(
     "--probe-items",
     "probes",
     type=click.Path(path_type=Path),
-    metavar="FILE|sample",
-    help="Probe with these items; the documents they come from are never trained on.",
+    metavar="FILE|DIR|sample",
+    help="Probe with these items (of a folder: dev); no document that holds their texts is trained on.",
 )
 _trust = click.option(
     "--trust-remote-code", is_flag=True, default=None, help="Run code that comes with the checkpoint."
@@ -81,7 +81,8 @@ def pretrain_command(
     require(*ENCODER, *(("kiwipiepy",) if probes or config.mask.whole_words == "morpheme" else ()))
     if config.checkpoint:
         pretrained(config.checkpoint)
-    job = PretrainJob(config, texts, _items(probes), device, quiet=as_json)
+    items, others = _items(probes)
+    job = PretrainJob(config, texts, items, device, quiet=as_json, kept_out=others)
     run = pretrain(job, out, force=force)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
         show(pretrain_tables(run), as_json, run.read_json("result.json"))
@@ -110,12 +111,16 @@ def configured(config: Any, file: Path | None, settings: tuple[str, ...], named:
     return with_settings(config, {key: value for key, value in named.items() if value is not None})
 
 
-def _items(probes: Path | None) -> tuple[Any, ...]:
+def _items(probes: Path | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The items to probe with, and those of the other split, which are left out of the training too."""
     from danseo.probing.items import read_items, shipped_items
 
     if probes is None:
-        return ()
-    return tuple(shipped_items("dev") if str(probes) == "sample" else read_items(probes))
+        return (), ()
+    if str(probes) == "sample":
+        return tuple(shipped_items("dev")), tuple(shipped_items("test"))
+    has_test = (probes / "test.jsonl").is_file()
+    return tuple(read_items(probes)), tuple(read_items(probes, "test")) if has_test else ()
 
 
 @click.command("coref", cls=ManyValues)
@@ -164,7 +169,8 @@ def coref_command(
     config = configured(CorefConfig(checkpoint=checkpoint), file, settings, named)
     require(*ENCODER, "kiwipiepy")
     pretrained(config.checkpoint)
-    job = CorefJob(config, texts, dataset, save_dataset, _items(probes), device, quiet=as_json)
+    items, others = _items(probes)
+    job = CorefJob(config, texts, dataset, save_dataset, items, device, quiet=as_json, kept_out=others)
     document = coref(job, out, OBJECTIVES if whole else None, force=force)
     if os.environ.get("RANK", "0") == "0":
         show(coref_tables(document), as_json, document)

@@ -14,14 +14,21 @@ from danseo.pretraining.config import CorefConfig, SaveConfig
 from danseo.pretraining.folders import RESULT, claim, reported
 from danseo.pretraining.masker import MentionMasker
 from danseo.pretraining.masking import Vocabulary
-from danseo.pretraining.mentions import check_dataset_place, dataset_seq_len, open_dataset, write_dataset
-from danseo.pretraining.packing import PackedRows
+from danseo.pretraining.mentions import (
+    check_dataset_place,
+    dataset_seq_len,
+    open_dataset,
+    require_left_out,
+    write_dataset,
+)
+from danseo.pretraining.packing import PackedRows, read_left_out
 from danseo.pretraining.pretrain import probe_headline
 from danseo.pretraining.schedule import Schedule, epoch_steps, planned
 from danseo.pretraining.start import load_masked, save_masked
 from danseo.pretraining.text import text_identity, tokenizer_identity
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.nouns import Analyser, KiwiAnalyser
+from danseo.probing.overlap import guard_identity, left_out_line
 from danseo.progress import TrainingProgress
 from danseo.reading import check_place
 from danseo.runs.directory import Run, folder_identity
@@ -50,13 +57,13 @@ class CorefJob:
     analyser: Analyser | None = None
     on_score: Callable[[int, dict[str, Any]], None] | None = None
     """Called after every evaluation with the step and its scores; it may raise to stop the training."""
-    kept_out: frozenset[str] = frozenset()
-    """More documents that are never trained on, by id."""
+    kept_out: tuple[ProbeItem, ...] = ()
+    """More items that are not to be trained on, such as those of the test split."""
 
     @property
-    def exclude(self) -> frozenset[str]:
-        """Documents that other probe items were made of, and others: they are never trained on."""
-        return self.kept_out | {item.document for item in self.probes}
+    def exclude(self) -> tuple[ProbeItem, ...]:
+        """The items whose texts are never trained on."""
+        return (*self.probes, *self.kept_out)
 
 
 def coref(
@@ -77,7 +84,7 @@ def coref(
         run = Run(folder / objective if len(chosen) > 1 or out is None else folder)
         before = results[0]["before"] if results else None  # all objectives start from the same checkpoint
         results.append(_one(replace(job, config=config), run, dataset, seq_len, workers, force, before))
-    return {"dataset": str(dataset), "seq_len": seq_len, "objectives": results}
+    return {"dataset": str(dataset), "seq_len": seq_len, "left_out": read_left_out(dataset), "objectives": results}
 
 
 def require_source(texts: Sequence[Path], dataset: Path | None) -> None:
@@ -91,11 +98,12 @@ def prepared_dataset(job: CorefJob) -> tuple[Path, int]:
     model, tokenizer = load_masked(job.config.checkpoint, job.config.trust_remote_code, needs_head=True)
     seq_len = row_length(job.config, job.dataset, model, tokenizer)
     if job.dataset is not None:
+        require_left_out(job.dataset, job.exclude)
         return job.dataset, seq_len
     analyser = job.analyser or KiwiAnalyser()
     settings = {key: value for key, value in flat(job.config).items() if key.startswith("mention.")}
     key = [text_identity(job.texts), tokenizer_identity(tokenizer), seq_len, settings, analyser.version]
-    key += sorted(job.exclude)
+    key += [guard_identity(job.exclude)]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = job.save_dataset or cache_root() / "coref" / digest
     check_dataset_place(folder)
@@ -158,6 +166,8 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
     shown = f"{config.objective}: loss at held-out mentions {{:.3f}}".format
     with TrainingProgress(run.path.name, quiet=job.quiet or not workers.is_first, best=lambda b: shown(-b)) as progress:
         progress.note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
+        if job.exclude:
+            progress.note(left_out_line(read_left_out(dataset)))
         schedule = _schedule(config, len(rows))
         arguments = (MaskedNetwork(model, seq_len), kind, config.train, config.seed, workers, run)
         pieces = schedule.total / schedule.steps_per_epoch * facts["train"].pieces

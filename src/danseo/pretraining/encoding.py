@@ -1,6 +1,6 @@
 """From documents to parts of pieces with their marks: tokenised some at a time, cut, and split by document."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,8 @@ from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.masking import BEGINS, CONTINUES
 from danseo.pretraining.packing import parts_of, with_specials, write_packed
 from danseo.pretraining.text import in_share, stream
+from danseo.probing.items import ProbeItem
+from danseo.probing.overlap import Guard
 from danseo.probing.texts import Document
 
 _AT_A_TIME = 256
@@ -20,11 +22,12 @@ Part = tuple[str, int, Any, Any]
 
 
 def pack_texts(
-    folder: Path, paths: list[Path], tokenizer: Any, config: PretrainConfig, exclude: frozenset[str] = frozenset()
+    folder: Path, paths: list[Path], tokenizer: Any, config: PretrainConfig, exclude: Sequence[ProbeItem] = ()
 ) -> None:
-    """Encode the texts into a folder of rows; documents to exclude are named by their id."""
-    parts = encoded_parts(stream(paths, exclude), tokenizer, config)
-    write_packed(folder, parts, len(tokenizer), config.text.seq_len, config.text.pack)
+    """Encode the texts into a folder of rows, without the documents that hold probe items."""
+    guard = Guard(exclude)
+    parts = encoded_parts(stream(paths, guard), tokenizer, config)
+    write_packed(folder, parts, len(tokenizer), config.text.seq_len, config.text.pack, guard.as_dict)
 
 
 def encoded_parts(documents: Iterable[Document], tokenizer: Any, config: PretrainConfig) -> Iterator[Part]:

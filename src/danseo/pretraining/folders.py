@@ -14,7 +14,9 @@ from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import pack_texts, specials_around
 from danseo.pretraining.packing import PackedFacts, read_facts
 from danseo.pretraining.text import text_identity, tokenizer_identity
+from danseo.probing.items import ProbeItem
 from danseo.probing.nouns import KiwiAnalyser
+from danseo.probing.overlap import guard_identity
 from danseo.reading import check_place, read_text, write_atomically
 from danseo.runs.directory import Run
 
@@ -63,13 +65,13 @@ def reported(run: Run) -> Iterator[None]:
 
 
 def packed_folder(
-    config: PretrainConfig, texts: Sequence[Path], exclude: frozenset[str], tokenizer: Any, workers: "Workers"
+    config: PretrainConfig, texts: Sequence[Path], exclude: Sequence[ProbeItem], tokenizer: Any, workers: "Workers"
 ) -> tuple[Path, dict[str, PackedFacts]]:
     """The rows of the text, made by the first process unless they are in the cache."""
     key: list[Any] = [
         text_identity(texts),
         tokenizer_identity(tokenizer),
-        sorted(exclude),
+        guard_identity(exclude),
         specials_around(tokenizer),
     ]
     units = KiwiAnalyser().version if config.mask.whole_words == "morpheme" else False

@@ -19,6 +19,7 @@ from danseo.pretraining.text import in_share, stream, text_identity, tokenizer_i
 from danseo.probing.build import analysed, repeated_item
 from danseo.probing.items import ProbeItem, read_items, write_items
 from danseo.probing.nouns import Analyser, Noun
+from danseo.probing.overlap import Guard, text_hashes
 from danseo.probing.pieces import WordPieces
 from danseo.probing.texts import Document, passages
 from danseo.probing.windows import Window, Windows
@@ -96,12 +97,13 @@ def write_dataset(
     config: CorefConfig,
     seq_len: int,
     analyser: Analyser,
-    exclude: frozenset[str] = frozenset(),
+    exclude: Sequence[ProbeItem] = (),
 ) -> None:
     """Analyse the text and write a dataset: rows, held-out probe items, and whose pieces they are."""
     probes: list[ProbeItem] = []
-    parts = _parts(stream(paths, exclude), tokenizer, config, seq_len, analyser, probes)
-    write_packed(folder, parts, len(tokenizer), seq_len, pack=False)
+    guard = Guard(exclude)
+    parts = _parts(stream(paths, guard), tokenizer, config, seq_len, analyser, probes)
+    write_packed(folder, parts, len(tokenizer), seq_len, False, guard.as_dict)
     try:
         _facts(folder)
     except DanseoError:
@@ -111,7 +113,7 @@ def write_dataset(
         write_items(folder / "probes.jsonl", probes)
     facts = {"tokenizer": tokenizer_identity(tokenizer), "seq_len": seq_len, "text": text_identity(paths)}
     settings = {key: value for key, value in flat(config).items() if key.startswith("mention.")}
-    document = {**facts, "analyser": analyser.version, "settings": settings}
+    document = {**facts, "analyser": analyser.version, "settings": settings, "left_out": text_hashes(exclude)}
     write_atomically(folder / "dataset.json", json.dumps(document, ensure_ascii=False, indent=2) + "\n")
 
 
@@ -125,11 +127,11 @@ def _parts(
 ) -> Iterator[tuple[str, int, Any, Any]]:
     """Rows with their split; the second mentions of held-out documents are also kept as probe items."""
     maker, wanted, counts = MentionRows(tokenizer, seq_len), config.mention, Counter[str]()
-    numbers: dict[str, int] = {}
     texts = ((document, text) for document in documents for text in passages(document, max(2000, 3 * seq_len)))
+    number, latest = -1, None
     for (document, text), words in analysed(texts, analyser):
+        number, latest = number + (document is not latest), document  # names may repeat
         split = "held_out" if in_share(document, wanted.held_out, "coref") else "train"
-        number = numbers.setdefault(document.id, len(numbers))
         for mention in mentions_of(document, text, words, wanted, analyser.version):
             key = f"{split} {mention.item.target}"
             full = split == "train" and wanted.limit and counts["train"] >= wanted.limit
@@ -167,6 +169,17 @@ def open_dataset(folder: Path, tokenizer: Any) -> tuple[dict[str, Any], dict[str
     for split in SPLITS:
         PackedRows(folder / split)
     return dict(told.values), _facts(folder), probes
+
+
+def require_left_out(folder: Path, items: Sequence[ProbeItem]) -> None:
+    """Refuse a dataset that was prepared without leaving out what these items ask for."""
+    told = read_object(folder / "dataset.json")
+    known = set(told.texts("left_out")) if told.values.get("left_out") else set()
+    if absent := [text for text in text_hashes(items) if text not in known]:
+        raise DanseoError(
+            f"{folder} was prepared without leaving out {len(absent)} texts of the probe items; prepare it again with "
+            "--text, --save-dataset and the same --probe-items"
+        )
 
 
 def dataset_seq_len(config: CorefConfig, model_config: Any, tokenizer: Any, on_note: Callable[[str], None]) -> int:

@@ -8,7 +8,7 @@ anew with each, and attention stays inside (models/masked_head.py), so packing c
 import errno
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -151,9 +151,14 @@ def with_specials(ids: Any, marks: Any, around: tuple[list[int], list[int]]) -> 
 
 
 def write_packed(
-    folder: Path, parts: Iterator[tuple[str, int, Any, Any]], vocabulary: int, seq_len: int, pack: bool
+    folder: Path,
+    parts: Iterator[tuple[str, int, Any, Any]],
+    vocabulary: int,
+    seq_len: int,
+    pack: bool,
+    left_out: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    """Write (split, document number, ids, marks) to a folder, whole or not at all."""
+    """Write (split, document number, ids, marks) to a folder, whole or not at all; left_out is told in the end."""
     fresh = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(fresh, ignore_errors=True)
     dtype = np.uint16 if vocabulary <= 2**16 else np.uint32
@@ -165,7 +170,8 @@ def write_packed(
             writers[split].documents += document != latest[split]
             latest[split] = document
         facts = {split: asdict(writer.close()) for split, writer in writers.items()}
-        (fresh / "facts.json").write_text(json.dumps({"dtype": np.dtype(dtype).name, **facts}), "utf-8")
+        told = {"dtype": np.dtype(dtype).name, **facts, "left_out": left_out()}
+        (fresh / "facts.json").write_text(json.dumps(told), "utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
     except OSError as error:
@@ -186,3 +192,8 @@ def read_facts(folder: Path, what: str = "document", share: str = "text.held_out
     if not facts["held_out"].rows:
         raise DanseoError(f"no {what} falls into the held-out share; give more text or raise {share}")
     return facts
+
+
+def read_left_out(folder: Path) -> dict[str, Any]:
+    """The documents that were left out for the probes, as a guard counted them."""
+    return dict(read_object(folder / "facts.json").values.get("left_out") or {})

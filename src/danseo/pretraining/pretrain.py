@@ -17,11 +17,12 @@ from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.folders import RESULT, claim, packed_folder, reported
 from danseo.pretraining.masker import ReplacingMasker, TextMasker
 from danseo.pretraining.masking import Vocabulary
-from danseo.pretraining.packing import PackedFacts, PackedRows
+from danseo.pretraining.packing import PackedFacts, PackedRows, read_left_out
 from danseo.pretraining.schedule import Schedule
 from danseo.pretraining.start import load_body, load_masked, save_masked, start_folder
 from danseo.pretraining.text import text_identity
 from danseo.probing.items import ProbeItem, items_hash
+from danseo.probing.overlap import guard_identity, left_out_line
 from danseo.progress import TrainingProgress
 from danseo.report.losses import draw_losses
 from danseo.runs.directory import Run, folder_identity
@@ -44,13 +45,13 @@ class PretrainJob:
     quiet: bool = False
     on_score: Callable[[int, dict[str, Any]], None] | None = None
     """Called after every evaluation with the step and its scores; it may raise to stop the training."""
-    kept_out: frozenset[str] = frozenset()
-    """More documents that are never trained on, by id."""
+    kept_out: tuple[ProbeItem, ...] = ()
+    """More items that are not to be trained on, such as those of the test split."""
 
     @property
-    def exclude(self) -> frozenset[str]:
-        """Documents that the probes were made of, and others: they are never trained on."""
-        return self.kept_out | {item.document for item in self.probes}
+    def exclude(self) -> tuple[ProbeItem, ...]:
+        """The items whose texts are never trained on."""
+        return (*self.probes, *self.kept_out)
 
 
 def pretrain(job: PretrainJob, out: Path | None = None, *, force: bool = False) -> Run:
@@ -81,7 +82,10 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
         workers.wait()
         model, tokenizer = load_body(start) if is_rtd else load_masked(str(start))
         packed, facts = packed_folder(job.config, job.texts, job.exclude, tokenizer, workers)
+        left_out = read_left_out(packed)
         progress.note(summary(facts))
+        if job.exclude:
+            progress.note(left_out_line(left_out))
         rows = PackedRows(packed / "train")
         held_out = PackedRows(packed / "held_out", job.config.text.held_out_rows)
         pieces = planned_pieces(job.config, facts["train"].pieces)
@@ -96,7 +100,7 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
         surroundings = environment({"text": text_identity(job.texts)}, str(workers.device), fitted.seconds)
         run.write_json("environment.json", surroundings | speed | {"whole_seconds": time.perf_counter() - started})
         draw_losses(run.read_log(), run.path / "learning_curve.png")
-        run.write_json(RESULT, result_of(run, fitted.best_step, schedule, facts) | speed)
+        run.write_json(RESULT, result_of(run, fitted.best_step, schedule, facts, left_out) | speed)
         run.tidy()
     workers.wait()
 
@@ -120,7 +124,7 @@ def identity_of(job: PretrainJob) -> str:
     if folder and folder.is_dir():
         settings["checkpoint"] = folder_identity(folder)
     settings |= {"texts": text_identity(job.texts), "probes": items_hash(job.probes)}
-    settings |= {"kept_out": sorted(job.kept_out)} if job.kept_out else {}
+    settings |= {"left_out": guard_identity(job.exclude)} if job.exclude else {}
     return hashlib.sha256(json.dumps(settings, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:8]
 
 
@@ -215,7 +219,9 @@ def probe_headline(
     return dict(probe_model(MaskedModel(model, tokenizer, device=device), list(items), options).headline())
 
 
-def result_of(run: Run, best_step: int, schedule: Schedule, facts: dict[str, PackedFacts]) -> dict[str, Any]:
+def result_of(
+    run: Run, best_step: int, schedule: Schedule, facts: dict[str, PackedFacts], left_out: dict[str, Any]
+) -> dict[str, Any]:
     """What the training came to."""
     log = run.read_log()
     return {
@@ -225,5 +231,6 @@ def result_of(run: Run, best_step: int, schedule: Schedule, facts: dict[str, Pac
         "best_step": best_step,
         "documents": {split: fact.documents for split, fact in facts.items()},
         "sequences": {split: fact.rows for split, fact in facts.items()},
+        "left_out": left_out,
         "evaluations": [{key: value for key, value in line.items() if key not in ("score", "best")} for line in log],
     }

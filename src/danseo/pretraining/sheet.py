@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from danseo.probing.overlap import left_out_line
 from danseo.runs.directory import Run
 from danseo.tables import Table
 
@@ -27,7 +28,13 @@ def pretrain_tables(run: Run) -> list[Table]:
     speed = f"{result['pieces']:,} pieces at {result['pieces_per_second']:,.0f} pieces/s"
     kept = "model/ holds the last weights" if is_rtd else f"least held-out loss at step {result['best_step']:,}"
     note = f"{kept}; {speed}; checkpoints in {run.path}"
-    return [Table("pre-training", columns, rows, note)]
+    return [Table("pre-training", columns, rows, note + _left_out(result))]
+
+
+def _left_out(result: dict[str, Any]) -> str:
+    """What was not trained on for the probes, where there are some; earlier results tell nothing of it."""
+    found = result.get("left_out") or {}
+    return f"; {left_out_line(found)}" if found.get("items") else ""
 
 
 def _row(line: dict[str, Any], figures: dict[str, str], names: list[str]) -> tuple[object, ...]:
@@ -44,6 +51,7 @@ def coref_tables(document: dict[str, Any]) -> list[Table]:
     rows += [(each["objective"], each["steps"], *_cells(each["after"]), change(each)) for each in results]
     columns = ("objective", "steps", "recovered %", "loss at mentions", *(f"{name} (95 %)" for name in PROBES[:3]))
     note = f"{results[0]['probe_items']:,} probe items of held-out documents; p: McNemar, strict@1 against before"
+    note += _left_out(document)
     tables = [Table("entity fine-tuning", (*columns, "p"), rows, note)]
     return [*tables, pairs_table(results)] if len(results) > 1 else tables
 

@@ -10,13 +10,19 @@ from danseo.errors import DanseoError, WorkFailed
 from danseo.hub import pretrained
 from danseo.pretraining.config import ModelConfig, PretrainConfig
 from danseo.pretraining.text import spread, stream, text_identity
+from danseo.probing.items import ProbeItem
+from danseo.probing.overlap import Guard, guard_identity
 
 if TYPE_CHECKING:
     from danseo.models.scratch import Size
 
 
 def start_folder(
-    folder: Path, config: PretrainConfig, texts: Sequence[Path], exclude: frozenset[str], on_note: Callable[[str], None]
+    folder: Path,
+    config: PretrainConfig,
+    texts: Sequence[Path],
+    exclude: Sequence[ProbeItem],
+    on_note: Callable[[str], None],
 ) -> None:
     """Write the model and tokenizer that training starts from, unless an earlier start did."""
     if folder.is_dir():
@@ -39,7 +45,7 @@ def _silent(line: str) -> None:
 
 
 def from_scratch(
-    config: PretrainConfig, texts: Sequence[Path], exclude: frozenset[str], on_note: Callable[[str], None]
+    config: PretrainConfig, texts: Sequence[Path], exclude: Sequence[ProbeItem], on_note: Callable[[str], None]
 ) -> tuple[Any, Any]:
     """Random weights and a tokenizer trained on the text."""
     import torch
@@ -60,17 +66,21 @@ def from_scratch(
 
 
 def trained_tokenizer(
-    config: ModelConfig, size: "Size", texts: Sequence[Path], exclude: frozenset[str], on_note: Callable[[str], None]
+    config: ModelConfig,
+    size: "Size",
+    texts: Sequence[Path],
+    exclude: Sequence[ProbeItem],
+    on_note: Callable[[str], None],
 ) -> Any:
     """A tokenizer for the family, with the sort of pieces that the settings name."""
     from danseo.models.scratch import train_tokenizer, wordpiece_tokenizer
 
-    some = (document.text for document in spread(stream(texts, exclude), config.tokenizer_documents))
+    some = (document.text for document in spread(stream(texts, Guard(exclude)), config.tokenizer_documents))
     if config.pieces == "word":
         return train_tokenizer(some, config.family, size)
     from danseo.pretraining.pieces import kept_pieces
 
-    key = [text_identity(texts), sorted(exclude), config.tokenizer_documents]
+    key = [text_identity(texts), guard_identity(exclude), config.tokenizer_documents]
     return wordpiece_tokenizer(kept_pieces(key, some, size.vocabulary, on_note), size.positions)
 
 

@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DataError
+from danseo.probing.overlap import Guard
 from danseo.probing.texts import Document, read_documents, source_names, text_files
 
 
-def stream(paths: Sequence[Path], exclude: frozenset[str] = frozenset()) -> Iterator[Document]:
-    """Every document of files and folders, plain or gzipped, one at a time; those to exclude are named by id."""
+def stream(paths: Sequence[Path], guard: Guard | None = None) -> Iterator[Document]:
+    """Every document of files and folders, plain or gzipped, one at a time; a guard lets through what probes allow."""
     if not paths:
         raise DataError("no text; name files or folders with --text")
     for source, path in source_names(paths).items():
-        yield from (document for document in read_documents(source, path) if document.id not in exclude)
+        documents = read_documents(source, path)
+        yield from guard.passed(documents) if guard else documents
 
 
 def text_identity(paths: Sequence[Path]) -> str:

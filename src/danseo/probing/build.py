@@ -12,9 +12,9 @@ from pathlib import Path
 from danseo.errors import DataError
 from danseo.probing.items import SPLITS, ProbeItem, Span
 from danseo.probing.nouns import NOUNS, PRONOUN, Analyser, Noun
-from danseo.probing.texts import Document, passages, read_documents, shuffled, source_names
+from danseo.probing.texts import Document, passages, read_documents, shuffled, source_names, text_hash
 
-VERSION = 1  # of the rules below: a change of items is a change of this number
+VERSION = 2  # of the rules below: a change of items is a change of this number
 ENOUGH = 0.9  # of a quota
 CANDIDATES = 20
 GUESSES = 5
@@ -52,6 +52,19 @@ class Built:
     documents: dict[str, dict[str, str]] = field(default_factory=lambda: {split: {} for split in SPLITS})
     counts: Counter[str] = field(default_factory=Counter)
     nouns: Counter[str] = field(default_factory=Counter)
+    texts: dict[str, set[str]] = field(default_factory=lambda: {split: set() for split in SPLITS})
+    """Hashes of the documents and passages that gave items."""
+
+    def claim(self, split: str, document: Document, text: str) -> None:
+        """Remember what a split has items of."""
+        self.documents[split].setdefault(document.id, document.sha256)
+        self.texts[split] |= {document.sha256, text_hash(text)}
+
+    def is_elsewhere(self, split: str, document: Document, text: str) -> bool:
+        """Whether the document or its text, whatever it is called there, gave items to the other split."""
+        known = [(self.documents[other], self.texts[other]) for other in SPLITS if other != split]
+        hashes = {document.sha256, text_hash(text)}
+        return any(document.id in names or hashes & texts for names, texts in known)
 
 
 def parse_quotas(texts: Sequence[str]) -> dict[str, int]:
@@ -128,9 +141,9 @@ def _from_source(
         made = _items_of(document, text, words, options, analyser.version)
         built.counts["passages"] += 1
         built.counts["passages with items"] += bool(made)
-        if made and is_open(document):
+        if made and is_open(document) and _is_new(built, split, document, text):
             built.nouns.update(word.form for word in words if word.tag in NOUNS and len(word.form) >= 2)
-            built.documents[split][document.id] = document.sha256
+            built.claim(split, document, text)
             room = options.per_document - taken[document.id]
             kept = made[: room if quota is None else min(room, quota - len(found[split]))]
             taken[document.id] += len(kept)
@@ -138,6 +151,14 @@ def _from_source(
         if quota is not None and all(len(items) >= quota for items in found.values()):
             break
     return found
+
+
+def _is_new(built: Built, split: str, document: Document, text: str) -> bool:
+    """A text gives items once, and only to one split; the others are counted."""
+    is_copy = text_hash(text) in built.texts[split] or built.is_elsewhere(split, document, text)
+    if is_copy:
+        built.counts["passages that were there before"] += 1
+    return not is_copy
 
 
 def split_of(document: str, seed: int) -> str:

@@ -46,8 +46,11 @@ def add_lambada(built: Built, rows: Sequence[Row], source: str, options: BuildOp
         item = with_nouns(kept[document.source], words)
         split = row.values.get("split")
         chosen = split if split in SPLITS else split_of(item.document, options.seed)
+        if built.is_elsewhere(chosen, document, item.text):
+            built.counts["lambada rows of the other split"] += 1
+            continue
         found[chosen].append(item)
-        built.documents[chosen].setdefault(document.id, document.sha256)
+        built.claim(chosen, document, item.text)
         built.nouns.update(word.form for word in words if word.tag in NOUNS and len(word.form) >= 2)
     for split, items_ in found.items():
         random.Random(f"{options.seed} {split}").shuffle(items_)

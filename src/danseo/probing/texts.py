@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import random
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,8 +32,18 @@ class Document:
 
     @property
     def sha256(self) -> str:
-        """A hash of the text, by which training can leave the document out."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        """A hash of the text, by which copies are known whatever they are called."""
+        return text_hash(self.text)
+
+
+def folded(text: str) -> str:
+    """The text as it is compared with others: composed Hangul, and one blank for any white space."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def text_hash(text: str) -> str:
+    """Sixteen hex digits of a text; spacing and the form of its Hangul do not count."""
+    return hashlib.sha256(folded(text).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def source_names(paths: Sequence[Path]) -> dict[str, Path]:

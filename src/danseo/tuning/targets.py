@@ -121,6 +121,7 @@ class MaskedTarget:
     def check(self) -> None:
         """Refuse a checkpoint, text or dataset that every trial would fail on: failed trials count in a study."""
         from danseo.pretraining.coref import require_source, row_length
+        from danseo.pretraining.mentions import require_left_out
         from danseo.pretraining.pretrain import check_config
         from danseo.pretraining.start import load_masked
         from danseo.pretraining.text import stream
@@ -129,6 +130,8 @@ class MaskedTarget:
             require_source(self.texts, self.dataset)
             loaded = load_masked(self.config.checkpoint, self.config.trust_remote_code, needs_head=True)
             row_length(self.config, self.dataset, *loaded)
+            if self.dataset is not None:
+                require_left_out(self.dataset, [item for items in self.items.values() for item in items])
         else:
             check_config(self.config)
             if self.config.checkpoint:
@@ -159,7 +162,7 @@ class MaskedTarget:
             if (value := self._value(scores)) is not None:
                 on_score(step, value)
 
-        probes, kept = tuple(self.items["dev"]), frozenset(item.document for item in self.items["test"])
+        probes, kept = tuple(self.items["dev"]), tuple(self.items["test"])
         if self.command == "pretrain":
             from danseo.pretraining.pretrain import PretrainJob, pretrain
 
