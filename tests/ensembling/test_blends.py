@@ -52,6 +52,22 @@ def test_a_run_with_itself_changes_nothing(members, task, method, copies):
             assert ours.probabilities[key] == pytest.approx(value, abs=5e-6)
 
 
+@pytest.mark.parametrize("method", ["prob", "logprob", "logit"])
+def test_probabilities_of_sure_members_keep_their_order(members, method):
+    """Nothing is rounded, so that areas under curves can tell one sure answer from another."""
+    one = members["re"].listed[0]
+    wanted = [10.0 ** -(9 + k % 20) for k in range(len(one.predictions))]
+    rows = [
+        replace(p, probabilities={**dict.fromkeys(TASKS["re"].labels, least), p.answer: 1.0})
+        for p, least in zip(one.predictions, wanted, strict=True)
+    ]
+    twice = replace(members["re"], listed=[replace(one, predictions=rows)] * 2)
+    blended, _ = make_blend(twice, method)(np.ones(2))
+    assert [min(p.probabilities.values()) / least for p, least in zip(blended, wanted, strict=True)] == pytest.approx(
+        [1.0] * len(wanted), rel=1e-6
+    )
+
+
 @pytest.mark.parametrize(("task", "method"), CASES)
 def test_weights_of_one_and_nothing_give_the_first(members, task, method):
     blended, _ = make_blend(members[task], method)(np.array([1.0, 0.0, 0.0]))

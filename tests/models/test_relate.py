@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -8,10 +9,13 @@ from transformers import PreTrainedTokenizerFast
 
 from danseo.config import HeadConfig
 from danseo.errors import DanseoError
+from danseo.models.encoder.kind import log_softmax
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.encoder.relate import MARKERS, Relate, between_markers, fit_window, marker_order, two_windows, window
 from danseo.models.scratch import Size, train_tokenizer
+from danseo.predictions import read_predictions, write_predictions
 from danseo.records import Entity, RelationExample
+from danseo.scoring import measure
 from danseo.tasks import TASKS
 
 WORDS = (
@@ -230,3 +234,28 @@ def test_real_vocabulary(real_data: Path, tmp_path: Path):
         "[CLS] 〈 So ##me ##th ##ing 〉 는 <obj> 조지 해리 ##슨 </obj> ##이 쓰 ##고 <subj> 비틀즈 </subj> ##가 1969"
     )
     assert {f.fields["window"] for f in features} == {"whole", "window"}
+
+
+def test_the_area_of_a_confident_model_survives_its_file(toy, sample: Path, tmp_path: Path):
+    """Six decimals make the surest answers equal, and the area under the curve ranks them."""
+    task, examples = TASKS["re"], read(sample, "dev")
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(len(examples), len(task.labels)))
+    logits[np.arange(len(examples)), [task.labels.index(e.gold) for e in examples]] += 2.5
+    logits = (12 * logits).astype(np.float32)
+    kind = Relate(task, toy, HeadConfig())
+    predictions = kind.decode(examples, [], [{"logits": row} for row in logits])
+    write_predictions(tmp_path / "p.jsonl", predictions)
+    found = [one.value() for one in areas_of(task, examples, read_predictions(tmp_path / "p.jsonl", task, examples))]
+    exact = np.exp(log_softmax(logits.astype(np.float64)))
+    rows = [dict(zip(task.labels, row, strict=True)) for row in exact]
+    whole = [replace(p, probabilities=row) for p, row in zip(predictions, rows, strict=True)]
+    assert found == pytest.approx([one.value() for one in areas_of(task, examples, whole)], abs=1e-9)
+    assert all(sum(p.probabilities.values()) == pytest.approx(1) for p in predictions)
+    rounded = [replace(p, probabilities={k: round(v, 6) for k, v in p.probabilities.items()}) for p in predictions]
+    assert found[-1] - areas_of(task, examples, rounded)[-1].value() > 0.5, "the example shows what rounding costs"
+
+
+def areas_of(task, examples, predictions):
+    scores = measure(task, examples, predictions)
+    return [scores["re/auprc@official-1"], scores["re/auprc@ap-1"]]

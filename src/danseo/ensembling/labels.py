@@ -7,8 +7,8 @@ from danseo.ensembling.members import Member, Members
 from danseo.errors import DanseoError
 from danseo.records import Prediction
 
-SMALLEST = 1e-7  # what a probability of 0 counts as: files have six decimals
-_DECIDES = 1e-9  # the answers themselves decide between probabilities that are equal after rounding
+SMALLEST = 1e-7  # what a probability of 0 counts as at most: it may come from a file with six decimals
+_DECIDES = 1e-9  # the answers themselves decide between probabilities that somebody's rounding made equal
 
 
 class Labels:
@@ -39,7 +39,7 @@ class Labels:
         decisive = votes if self.method == "vote" else probabilities + _DECIDES * votes
         best = decisive.argmax(axis=1)
         guids = [prediction.guid for prediction in self.members.listed[0].predictions]
-        rows = zip(guids, best.tolist(), probabilities.round(6).tolist(), strict=True)
+        rows = zip(guids, best.tolist(), probabilities.tolist(), strict=True)
         named = [Prediction(g, self.labels[k], dict(zip(self.labels, row, strict=True))) for g, k, row in rows]
         return named, None
 
@@ -54,6 +54,7 @@ class Labels:
         assert self.tables is not None
         if self.method in ("prob", "vote"):
             return np.tensordot(weights, self.tables, axes=1)
-        table = np.exp(np.tensordot(weights, np.log(np.maximum(self.tables, SMALLEST)), axes=1))
+        least = np.where(self.tables > 0, self.tables, SMALLEST).min(axis=(1, 2), keepdims=True)
+        table = np.exp(np.tensordot(weights, np.log(np.maximum(self.tables, least)), axes=1))
         normal: Array = table / table.sum(axis=1, keepdims=True)
         return normal

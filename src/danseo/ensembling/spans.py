@@ -40,7 +40,7 @@ class Spans:
                 votes[given.answer] = votes.get(given.answer, 0.0) + weight
                 none += weight * (given.probabilities or {}).get("", float(given.answer == ""))
             best = max(votes, key=lambda text: (votes[text], text))
-            predictions.append(Prediction(guid, best, {"": round(min(1.0, none / weights.sum()), 6)}))
+            predictions.append(Prediction(guid, best, {"": min(1.0, none / float(weights.sum()))}))
         return predictions
 
 
@@ -72,4 +72,4 @@ def answer(guid: str, candidates: Candidates) -> Prediction:
     *spans, (_, bar) = candidates
     text, score = spans[0] if spans else ("", -math.inf)
     p_none = 1 / (1 + math.exp(min(max(score - bar, -50.0), 50.0)))
-    return Prediction(guid, "" if bar > score else text, {"": round(p_none, 6)})
+    return Prediction(guid, "" if bar > score else text, {"": p_none})

@@ -126,7 +126,7 @@ class Linear:
     def _labelled(self, guid: str, margins: Array) -> Prediction:
         raised = np.exp(_SHARPNESS[self.task.name] * (margins - margins.max()))
         found = dict(zip(self.labels, raised / raised.sum(), strict=True))
-        probabilities = {label: round(float(found.get(label, 0.0)), 6) for label in self.task.labels}
+        probabilities = {label: float(found.get(label, 0.0)) for label in self.task.labels}
         return Prediction(guid, self.labels[int(margins.argmax())], probabilities)
 
     def _features(self, examples: Sequence[Any]) -> Any:

@@ -99,7 +99,7 @@ class Answer(Kind):
             best = found[0] if found else NOTHING
             p_none = 1 / (1 + np.exp(np.clip(best.score - none.score, -50, 50)))
             chosen = none if none.score > best.score else best
-            predictions.append(Prediction(example.guid, chosen.text, {"": round(float(p_none), 6)}, chosen.span))
+            predictions.append(Prediction(example.guid, chosen.text, {"": float(p_none)}, chosen.span))
         return predictions
 
     def kept(self) -> Arrays:
