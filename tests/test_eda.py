@@ -570,6 +570,11 @@ def test_tables_as_json():
     }
 
 
+def test_nothing_is_shown_as_minus_zero():
+    rows = [(-0.001,), (-0.0,), (0.001,), (0.0,), (-2.5,)]
+    assert Table("t", ("difference",), rows).cells() == [(">-0.01",), ("0.00",), ("<0.01",), ("0.00",), ("-2.50",)]
+
+
 def test_invisible_characters_are_shown_by_their_numbers():
     assert Table("t", ("a",), [("가\u200b\n",)]).cells() == [("가U+200BU+000A",)]
 

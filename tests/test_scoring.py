@@ -13,6 +13,7 @@ import pytest
 from danseo.baselines import NAMES, baseline
 from danseo.metrics.tagging import spans_of
 from danseo.records import Prediction, TextExample
+from danseo.scoresheet import shown_interval
 from danseo.scoring import Score, example_clusters, measure, score
 from danseo.subword import METRICS as SUBWORD_METRICS
 from danseo.subword import subword_statistics
@@ -248,6 +249,12 @@ def test_skipping_and_order(dev):
     assert "re/accuracy@plain-1" not in [s.id for s in kept]
     with pytest.raises(ValueError, match="same order"):
         score(task, examples, predictions[::-1])
+
+
+def test_intervals_as_they_are_shown():
+    assert shown_interval(-0.001, 3.456) == "0.00 – 3.46"
+    assert shown_interval(-0.001, 3.456, signed=True) == "+0.00 … +3.46"
+    assert shown_interval(math.nan, math.nan) is None
 
 
 def test_a_score_as_json():

@@ -48,10 +48,10 @@ def evaluate_run(
         source,
         examples=len(examples),
         n=len(examples),
+        clusters=len(set(example_clusters(task, examples))),
         scores=score(task, examples, predictions, skip=skip),
         baselines=baseline_scores(task, examples, skip),
         details=detail_tables(task, examples, predictions) if details else [],
-        clusters=len(set(example_clusters(task, examples))),
     )
 
 

@@ -11,7 +11,16 @@ from danseo.ensembling.members import Member, Members, open_members
 from danseo.errors import DanseoError
 from danseo.overseeds import SeedDifference, System, compare_over_seeds
 from danseo.runs.variants import key_of, label_variants
-from danseo.scoresheet import CompareSheet, left_out, more_metrics, shown_interval, shown_p
+from danseo.scoresheet import (
+    CompareSheet,
+    few_examples,
+    left_out,
+    more_metrics,
+    shown_interval,
+    shown_p,
+    size,
+    systems_table,
+)
 from danseo.scoring import example_clusters, measure
 from danseo.stats import as_json_number, tie_groups
 from danseo.tables import Table
@@ -48,20 +57,18 @@ class SeedSheet:
             for name, letters in self.groups(id_).items()
             for system in [self.systems[id_][name]]
         ]
-        note = f"n = {self.n} examples of dev ({self.on})"
-        note += f" in {self.clusters} clusters that are resampled whole" if self.clusters < self.n else ""
-        note += "".join(f"; {extra}" for extra in (self.note, more_metrics(self.task, self.systems)) if extra)
-        title = (
-            f"{self.task.short}: systems over seeds, best first; those that share a letter are not told apart at 5 %"
-        )
-        return Table(title, ("metric", "system", "mean", "std over seeds", "seeds", "group"), rows, note)
+        part = "all of dev" if self.on == "dev" else f"{self.on} half of dev"
+        words = (size(self.task, self.n, self.clusters), part, self.note, few_examples(self.clusters))
+        note = "; ".join(filter(None, (*words, more_metrics(self.task, self.systems))))
+        columns = ("metric", "system", "mean", "std over seeds", "seeds", "group")
+        return systems_table(self.task, columns, rows, note)
 
     def _differences(self, id_: str) -> Table:
         rows: list[tuple[object, ...]] = [
             (
                 f"{d.b} − {d.a}",
                 d.value,
-                shown_interval(d.low, d.high),
+                shown_interval(d.low, d.high, signed=True),
                 shown_p(d.p),
                 shown_p(d.p_holm),
                 d.from_examples,

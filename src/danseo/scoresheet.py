@@ -28,11 +28,11 @@ class ScoreSheet:
     predictions: Path
     examples: int
     n: int
+    clusters: int
+    """Examples, passages or dialogues that are resampled."""
     scores: list[Score]
     baselines: dict[str, dict[str, float]]
     details: list[Table] = field(default_factory=list)
-    clusters: int = _FEW
-    """Examples, passages or dialogues that are resampled."""
 
     @property
     def is_partial(self) -> bool:
@@ -40,15 +40,16 @@ class ScoreSheet:
 
     def tables(self) -> list[Table]:
         rows: list[tuple[object, ...]] = [
-            (s.id, s.value, f"{s.low:.2f} – {s.high:.2f}" if s.low == s.low else None, s.n, *self._floors(s.id), s.note)
-            for s in self.scores
+            (s.id, s.value, shown_interval(s.low, s.high), *self._floors(s.id), s.note) for s in self.scores
         ]
-        columns = ("metric", "score", "95 % interval", "n", *NAMES, "note")
+        columns = ("metric", "score", "95 % interval", *NAMES, "note")
         if not any(s.note for s in self.scores):
             columns, rows = columns[:-1], [row[:-1] for row in rows]
         partial = f"PARTIAL: {self.n} of {self.examples} examples have predictions; not comparable with whole scores"
         few = few_examples(self.clusters) if any(s.low == s.low for s in self.scores) else ""
-        note = "; ".join(filter(None, (partial if self.is_partial else "", few)))
+        parts = (partial if self.is_partial else "", size(self.task, self.n, self.clusters), few)
+        floors = (f"{name}: {what}" for name, what in NAMES.items())
+        note = "\n".join(("; ".join(filter(None, parts)), "; ".join(floors)))
         title = f"{self.task.short} ({self.task.title}): {self.predictions.name} against {self.gold.name}"
         return [Table(title, columns, rows, note), *self.details]
 
@@ -100,10 +101,10 @@ def score_file(
         predictions,
         examples=len(examples),
         n=len(chosen),
+        clusters=len(set(example_clusters(task, chosen))),
         scores=score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra, on_rounds=work.of(1)),
         baselines=baseline_scores(task, chosen, skipped, seed),
         details=detail_tables(task, chosen, answered) if details else [],
-        clusters=len(set(example_clusters(task, chosen))),
     )
 
 
@@ -190,21 +191,20 @@ class CompareSheet:
             groups = self.comparison.groups(id_)
             rows += [(id_, name, values[name], letters) for name, letters in groups.items()]
         n, clusters = self.comparison.n, self.comparison.clusters
-        note = f"n = {n}" + (f" in {clusters} clusters that are resampled whole" if clusters < n else "")
+        note = size(self.task, n, clusters)
         if n < self.examples:
             note += f"; PARTIAL: {n} of {self.examples} examples are answered by every file"
         half = f"{self.on} half of dev" if self.on == "report" else ""
         more = more_metrics(self.task, self.comparison.values)
         note += "".join(f"; {extra}" for extra in (half, self.note, few_examples(clusters), more) if extra)
-        title = f"{self.task.short}: systems, best first; those that share a letter are not told apart at 5 %"
-        return Table(title, ("metric", "system", "score", "group"), rows, note)
+        return systems_table(self.task, ("metric", "system", "score", "group"), rows, note)
 
     def _differences(self, id_: str) -> Table:
         rows: list[tuple[object, ...]] = [
             (
                 f"{d.b} − {d.a}",
                 d.value,
-                shown_interval(d.low, d.high),
+                shown_interval(d.low, d.high, signed=True),
                 shown_p(d.p),
                 shown_p(d.p_holm),
                 shown_p(d.mcnemar),
@@ -219,7 +219,10 @@ class CompareSheet:
         if all(row[columns.index("McNemar")] is None for row in rows):
             silent.add("McNemar")
         kept = [place for place, name in enumerate(columns) if name not in silent]
-        return Table(id_, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows])
+        note = "detectable: the smallest true difference that examples of this number show in four of five cases"
+        is_first = id_ == next(iter(self.comparison.values))
+        shown = [tuple(row[k] for k in kept) for row in rows]
+        return Table(id_, tuple(columns[k] for k in kept), shown, note if is_first else "")
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -241,12 +244,27 @@ class CompareSheet:
         }
 
 
-def shown_interval(low: float, high: float) -> str | None:
-    """The ends of an interval of a difference, each with its sign."""
+def shown_interval(low: float, high: float, *, signed: bool = False) -> str | None:
+    """The ends of an interval; of a difference each with its sign."""
     if low != low:
         return None
     low, high = (round(end, 2) + 0.0 for end in (low, high))  # no -0.00
-    return f"{low:+.2f} … {high:+.2f}"
+    return f"{low:+.2f} … {high:+.2f}" if signed else f"{low:.2f} – {high:.2f}"
+
+
+def size(task: Task, n: int, clusters: int) -> str:
+    """How many examples there are, and what is resampled if that is not the same."""
+    unit = {"answer": "passages", "track": "dialogues"}.get(task.kind, "clusters")
+    return f"n = {n:,}" + (f" in {clusters:,} {unit}, which are resampled whole" if clusters < n else "")
+
+
+def systems_table(task: Task, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
+    """Systems with their letters; a metric that is the only one stands in the title."""
+    metrics = {row[0] for row in rows}
+    cut = len(metrics) == 1
+    name = f"{task.short}, {metrics.pop()}" if cut else task.short
+    title = f"{name}: best first; systems that share a letter are not told apart at 5 %"
+    return Table(title, columns[cut:], [row[cut:] for row in rows], note)
 
 
 def shown_p(value: float | None) -> str | None:

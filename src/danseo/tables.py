@@ -230,5 +230,5 @@ def _shown(value: object, decimals: int) -> str:
         small = 10**-decimals
         if 0 < abs(value) < small / 2:
             return f"<{small}" if value > 0 else f">-{small}"
-        return f"{value:,.{decimals}f}"
+        return f"{value + 0.0:,.{decimals}f}"  # no -0.00
     return "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in str(value))
