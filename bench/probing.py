@@ -90,7 +90,7 @@ def danseo_way(folder: Path, items: list[ProbeItem], precision: str) -> dict[str
 
     masked = MaskedModel.load(str(folder), "cpu", precision)
     loaded, start, work = peak(), time.perf_counter(), time.process_time()
-    result = probe_model(masked, items, ProbeOptions(quick=True))
+    result = probe_model(masked, items, ProbeOptions(quick=True, spelling="separate"))
     return {
         "seconds": time.perf_counter() - start,
         "cpu": time.process_time() - work,

@@ -14,7 +14,7 @@ from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.models.encoder.kind import Features  # noqa: E402
 from danseo.models.masked import MaskedKind, MaskedNetwork  # noqa: E402
-from danseo.models.scratch import Size, train_tokenizer  # noqa: E402
+from danseo.models.scratch import Size, train_tokenizer, wordpiece_tokenizer  # noqa: E402
 from danseo.pretraining.config import CorefConfig, MentionConfig  # noqa: E402
 from danseo.pretraining.coref import CorefJob, coref  # noqa: E402
 from danseo.pretraining.masker import MentionMasker  # noqa: E402
@@ -22,10 +22,12 @@ from danseo.pretraining.masking import BEGINS, KEPT, SPECIAL, TARGET, Vocabulary
 from danseo.pretraining.mentions import MentionRows, mentions_of, open_dataset, write_dataset  # noqa: E402
 from danseo.pretraining.packing import PackedRows  # noqa: E402
 from danseo.pretraining.sheet import coref_tables  # noqa: E402
+from danseo.pretraining.text import tokenizer_identity  # noqa: E402
 from danseo.probing.nouns import Noun  # noqa: E402
 from danseo.probing.texts import Document  # noqa: E402
 from tests.pretraining.conftest import PLAIN, masked_model  # noqa: E402
 
+TEXT = "이순신에 대한 이야기는 오래 전부터 있었다. 그때 이순신의 소식이 들렸고 마침내 이순신을 보았다."
 NAMES = ("김유정", "서울", "춘천", "한강", "세종대왕", "이순신", "부산", "백두산")
 
 
@@ -59,9 +61,14 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+LETTERS = sorted({letter for letter in documents(200) + TEXT if not letter.isspace()})
+PIECES = {*LETTERS, *(f"##{letter}" for letter in LETTERS), *NAMES[1:]}
+"""Names but the first are one piece each, and all else is letters."""
+
+
 @pytest.fixture(scope="module")
 def tokenizer():
-    return train_tokenizer([documents(200)] * 2, "bert", Size(vocabulary=300))
+    return wordpiece_tokenizer(PIECES, 512)
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +87,8 @@ def cache(tmp_path, monkeypatch):
 def row_of(tokenizer, text: str, number: int = 0, seq_len: int = 96):
     (words,) = Known().words([text])
     mentions = list(mentions_of(Document("d", "s", text), text, words, MentionConfig(), "known 1"))
-    return mentions[number], MentionRows(tokenizer, seq_len).row(mentions[number])
-
-
-TEXT = "이순신에 대한 이야기는 오래 전부터 있었다. 그때 이순신의 소식이 들렸고 마침내 이순신을 보았다."
+    row = MentionRows(tokenizer, seq_len).row(mentions[number])
+    return mentions[number], row and row[:2]
 
 
 def features(row, example: int = 0) -> Features:
@@ -117,6 +122,54 @@ def test_marks_say_what_is_recovered_and_what_stays(tokenizer, number):
     assert "".join(piece.removeprefix("##") for piece in kept).count("이순신") == 2
     assert tokenizer.mask_token_id not in ids
     assert mention.item.target == "이순신"
+
+
+def test_rows_are_pieces_of_the_text_as_it_stands(tokenizer, checkpoint, text, tmp_path):
+    """The particle behind a mention goes on inside its word; once it began a new one."""
+    write_dataset(tmp_path / "d", [text], tokenizer, config_of(checkpoint), 96, Known())
+    cut = [tokenizer(document, add_special_tokens=False)["input_ids"] for document in documents().split("\n\n")]
+    known = {tuple(ids[k : k + 8]) for ids in cut for k in range(len(ids) - 7)}
+    rows = [row for split in ("train", "held_out") for row in PackedRows(tmp_path / "d" / split)]
+    assert len(rows) > 50
+    particles = set()
+    for row in rows:
+        inner = row.ids[1:-1].tolist()
+        assert all(tuple(inner[k : k + 8]) in known for k in range(len(inner) - 7))
+        after = int(np.flatnonzero(row.fields["marks"] == TARGET)[-1]) + 1
+        particles.add(tokenizer.convert_ids_to_tokens(int(row.ids[after])))
+    assert particles == {"##의", "##까", "##을"}
+
+
+def test_a_piece_that_holds_the_particle_too_is_recovered_whole_and_counted(tokenizer, checkpoint, text, tmp_path):
+    swallowing = wordpiece_tokenizer({*PIECES, "이순신의"}, 512)
+    maker = MentionRows(swallowing, 96)
+    (words,) = Known().words([TEXT])
+    wide, exact = map(maker.row, mentions_of(Document("d", "s", TEXT), TEXT, words, MentionConfig(), "known 1"))
+    for row, target, is_wider in ((wide, ["이순신의"], True), (exact, ["이순신"], False)):
+        assert swallowing.convert_ids_to_tokens(row.ids[row.marks == TARGET].tolist()) == target
+        assert row.is_wider is is_wider
+        assert row.ids.tolist() == swallowing(TEXT)["input_ids"]
+    write_dataset(tmp_path / "d", [text], tokenizer, config_of(checkpoint), 96, Known())
+    told, facts, _ = open_dataset(tmp_path / "d", tokenizer)
+    assert told["mentions"] == facts["train"].rows + facts["held_out"].rows
+    assert told["wider"] == 0
+
+
+def test_a_dataset_with_mentions_spelled_apart_is_refused(tokenizer, checkpoint, text, tmp_path):
+    write_dataset(tmp_path / "d", [text], tokenizer, config_of(checkpoint), 96, Known())
+    told = json.loads((tmp_path / "d" / "dataset.json").read_text("utf-8"))
+    del told["spelling"]
+    (tmp_path / "d" / "dataset.json").write_text(json.dumps(told), "utf-8")
+    with pytest.raises(DanseoError, match="spelled mentions apart; prepare it again"):
+        open_dataset(tmp_path / "d", tokenizer)
+
+
+def test_a_tokenizer_is_the_same_whether_it_has_cut_texts_or_not(tokenizer):
+    before = tokenizer_identity(tokenizer)
+    tokenizer(TEXT, truncation=True, max_length=16, padding="max_length")
+    assert tokenizer_identity(tokenizer) == before
+    MentionRows(tokenizer, 32)
+    assert tokenizer_identity(tokenizer) == before
 
 
 def test_a_mention_whose_antecedent_is_out_of_sight_is_no_item(tokenizer):

@@ -95,14 +95,60 @@ def test_filling_keeps_the_length(pair):
     assert ids[-1] == pair[1].sep_token_id
 
 
-def test_joining_spells_the_particle_inside_the_word(pair):
+def test_the_particle_stays_inside_its_word_unless_the_old_spelling_is_named(pair):
     tokenizer = pair[1]
     item = item_of("장인은 흙을 빚는다. 장인은 쉰다.", "장인")
-    (plain,), (joined,) = (Windows(tokenizer, 64, join).of([item]) for join in (None, WordPieces(tokenizer)))
-    after = [tokenizer.convert_ids_to_tokens(window.ids[window.place + 1]) for window in (plain, joined)]
-    assert after == ["은", "##은"]
-    assert plain.ids[: plain.place] == joined.ids[: joined.place]
-    assert len(plain.ids) == len(joined.ids)
+    (natural,), (separate,) = (Windows(tokenizer, 64, spelling).of([item]) for spelling in ("natural", "separate"))
+    after = [tokenizer.convert_ids_to_tokens(window.ids[window.place + 1]) for window in (natural, separate)]
+    assert after == ["##은", "은"]
+    assert natural.ids[: natural.place] == separate.ids[: separate.place]
+    written = tokenizer(item.text[:12] + tokenizer.mask_token + item.right)["input_ids"]
+    assert list(separate.ids) == written, "the mask written into the text, as it always was"
+    assert Windows(tokenizer, 64).spelling == ProbeOptions().spelling == "natural"
+
+
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
+def test_natural_windows_are_the_text_with_pieces_of_the_noun_gone(family):
+    """With its own pieces in the gap a window is the text as a tokenizer cuts it, but where one piece holds more."""
+    tokenizer = tiny_pair(family, vocabulary=900)[1]
+    windows, pieces = Windows(tokenizer, 4096), WordPieces(tokenizer)
+    items = shipped_items()
+    made = list(windows.of(items))
+    assert len(made) == len(items)
+    differing = []
+    for item, window in zip(items, made, strict=True):
+        assert window.ids.count(tokenizer.mask_token_id) == 1
+        whole = window.filled(pieces.in_gap(item.target, item))[0]
+        cut = tuple(tokenizer(item.text)["input_ids"])
+        differing.append(whole != cut)
+        assert window.respelled or whole == cut
+        text = tokenizer.decode(whole, skip_special_tokens=True).replace(" ", "")
+        if tokenizer.unk_token_id not in whole:
+            assert text == item.text.replace(" ", "")
+    respelled = [window.respelled for window in made]
+    assert 0 < sum(respelled) < len(items)
+    assert sum(differing) <= sum(respelled)
+
+
+def test_a_word_in_a_gap_has_the_form_of_its_place():
+    """SentencePiece marks blanks, WordPiece what goes on: behind a bracket the one goes on and the other begins."""
+    for family, forms in (("xlm-roberta", ("▁", "", "")), ("bert", ("", "", "##"))):
+        tokenizer = tiny_pair(family)[1]
+        for left, form in zip(("흙을 ", "흙을 (", "흙을"), forms, strict=True):
+            item = item_of(f"{left}장인은", "장인")
+            first = tokenizer.convert_ids_to_tokens(WordPieces(tokenizer).in_gap("장인", item)[0])
+            assert first.removesuffix("장인").removesuffix("장") == form, (family, left)
+
+
+def test_respelled_items_are_counted(pair):
+    item = item_of("장인은 흙을 빚는다. 장인은 쉰다.", "장인")
+    assert "장인은" in pair[1].get_vocab(), "one piece swallows the particle"
+    results = {
+        spelling: probe_model(MaskedModel(*pair), [item], ProbeOptions(quick=True, spelling=spelling), FakeAnalyser())
+        for spelling in ("natural", "separate")
+    }
+    assert [result.probes["repeated"]["respelled"] for result in results.values()] == [1.0, 0.0]
+    assert [result.as_dict()["spelling"] for result in results.values()] == ["natural", "separate"]
 
 
 def test_distances_fall_into_ranges():

@@ -31,8 +31,28 @@ def small(tmp_path) -> Path:
     return tmp_path / "items.jsonl"
 
 
-def make_sweep(output: Path, **options) -> Sweep:
-    return Sweep(ITEMS, ProbeOptions(quick=True), FakeAnalyser(), output, "cpu", "fp32", **options)
+def make_sweep(output: Path, spelling="natural", **options) -> Sweep:
+    asking = ProbeOptions(quick=True, spelling=spelling)
+    return Sweep(ITEMS, asking, FakeAnalyser(), output, "cpu", "fp32", **options)
+
+
+def test_spellings_are_other_evaluations(training, tmp_path):
+    """Never taken for each other, nor compared: in files, identities, summaries and as a reference."""
+    checkpoint = Checkpoint(str(training / "checkpoint-20"))
+    natural, separate = (make_sweep(tmp_path, spelling) for spelling in ("natural", "separate"))
+    records = [sweep.probe(checkpoint) for sweep in (natural, separate)]
+    assert [record["spelling"] for record in records] == ["natural", "separate"]
+    assert records[0]["eval_config_hash"] != records[1]["eval_config_hash"]
+    assert len(list(tmp_path.glob("*_eval_results.json"))) == 2
+    natural.save(tmp_path, 1, "complete")
+    summary = separate.save(tmp_path, 1, "complete")
+    assert [row["spelling"] for row in summary["results"]] == ["separate"]
+    assert [row["spelling"] for row in summary["other_sets"]] == ["natural"]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({key: value for key, value in records[1].items() if key != "spelling"}))
+    read_reference(path, records[0]["eval_set_hash"], "separate")  # which was the only way when files did not say
+    with pytest.raises(DanseoError, match="probed with --spelling separate, here it is natural"):
+        read_reference(path, records[0]["eval_set_hash"], "natural")
 
 
 def test_discovery(golden, tmp_path):
@@ -123,14 +143,14 @@ def test_comparison_needs_the_same_items(training, tmp_path):
     for step in (20, 100):
         sweep.probe(Checkpoint(str(training / f"checkpoint-{step}")))
     path = tmp_path / "checkpoint-20_eval_results.json"
-    reference = read_reference(path, sweep.records[0]["eval_set_hash"])
+    reference = read_reference(path, sweep.records[0]["eval_set_hash"], "natural")
     same, other = (comparison([record], reference) for record in sweep.records)
     assert all(row["difference"] == 0 and row["mcnemar_p"] == 1 for row in same)
     assert {row["score"] for row in other} >= {"strict@1", "lenient@5"}
     with pytest.raises(DanseoError, match="other items"):
-        read_reference(path, "another")
+        read_reference(path, "another", "natural")
     with pytest.raises(DanseoError, match="no result file"):
-        read_reference(tmp_path / "nothing.json", "another")
+        read_reference(tmp_path / "nothing.json", "another", "natural")
 
 
 def test_the_command_line(danseo, training, tmp_path, small):

@@ -1,6 +1,7 @@
 """danseo probe: which checkpoint of a masked language model is best."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,7 +30,13 @@ def _weights(context: click.Context, parameter: click.Parameter, text: str) -> t
 @click.option("--reference", type=click.Path(path_type=Path), metavar="RESULT.json", help="A stored result to compare.")
 @click.option("--weights", default="0.4,0.3,0.3", show_default=True, callback=_weights, help="Of the composite.")
 @click.option("--quick", is_flag=True, help="One question per item: no choice, no several masks, no control.")
-@click.option("--join", is_flag=True, help="Spell the particle behind a gap as inside a word: [MASK] ##는.")
+@click.option(
+    "--spelling",
+    type=click.Choice(["natural", "separate"]),
+    default="natural",
+    show_default=True,
+    help="The particle behind a gap: inside its word, [MASK] ##는, or as a word of its own, [MASK] 는 (the old way).",
+)
 @click.option("--watch", is_flag=True, help="Go on with checkpoints as they appear, until Ctrl-C.")
 @click.option("--poll", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between looks.")
 @click.option(
@@ -53,7 +60,7 @@ def probe_command(
     reference: Path | None,
     weights: tuple[float, float, float],
     quick: bool,
-    join: bool,
+    spelling: Any,
     watch: bool,
     poll: float,
     precision: str,
@@ -70,7 +77,7 @@ def probe_command(
         steps=Range(from_step, to_step, every),
         items=items,
         split=split,
-        options=ProbeOptions(seq_len, weights, quick, join),
+        options=ProbeOptions(seq_len, weights, quick, spelling),
         output=output_dir,
         reference=reference,
         poll=poll if watch else None,

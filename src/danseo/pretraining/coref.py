@@ -15,6 +15,7 @@ from danseo.pretraining.folders import RESULT, claim, reported
 from danseo.pretraining.masker import MentionMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.mentions import (
+    SPELLING,
     check_dataset_place,
     dataset_seq_len,
     open_dataset,
@@ -103,7 +104,7 @@ def prepared_dataset(job: CorefJob) -> tuple[Path, int]:
     analyser = job.analyser or KiwiAnalyser()
     settings = {key: value for key, value in flat(job.config).items() if key.startswith("mention.")}
     key = [text_identity(job.texts), tokenizer_identity(tokenizer), seq_len, settings, analyser.version]
-    key += [guard_identity(job.exclude)]
+    key += [guard_identity(job.exclude), SPELLING]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = job.save_dataset or cache_root() / "coref" / digest
     check_dataset_place(folder)
@@ -159,13 +160,15 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
 
     config = job.config
     model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, needs_head=True)
-    _, facts, own_probes = open_dataset(dataset, tokenizer)
+    told, facts, own_probes = open_dataset(dataset, tokenizer)
     probes = job.probes or tuple(own_probes)
     rows, held_out = PackedRows(dataset / "train"), PackedRows(dataset / "held_out", config.mention.held_out_items)
     kind = MaskedKind(MentionMasker(Vocabulary.of(tokenizer), config), tokenizer.pad_token_id)
     shown = f"{config.objective}: loss at held-out mentions {{:.3f}}".format
     with TrainingProgress(run.path.name, quiet=job.quiet or not workers.is_first, best=lambda b: shown(-b)) as progress:
         progress.note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
+        wider = 100 * told["wider"] / max(1, told["mentions"])
+        progress.note(f"in {wider:.0f} % of them a piece holds more than the mention, and is recovered whole")
         if job.exclude:
             progress.note(left_out_line(read_left_out(dataset)))
         schedule = _schedule(config, len(rows))

@@ -6,25 +6,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from danseo.config import flat
 from danseo.errors import DanseoError, DataError
 from danseo.pretraining.config import CorefConfig, MentionConfig
-from danseo.pretraining.masking import BEGINS, KEPT, SPECIAL, TARGET
-from danseo.pretraining.packing import SPLITS, PackedFacts, PackedRows, read_facts, write_packed
+from danseo.pretraining.masking import BEGINS, KEPT, TARGET
+from danseo.pretraining.packing import SPLITS, PackedFacts, PackedRows, read_facts, with_specials, write_packed
 from danseo.pretraining.text import in_share, stream, text_identity, tokenizer_identity
 from danseo.probing.build import analysed, repeated_item
-from danseo.probing.items import ProbeItem, read_items, write_items
+from danseo.probing.items import ProbeItem, Span, read_items, write_items
 from danseo.probing.nouns import Analyser, Noun
 from danseo.probing.overlap import Guard, text_hashes
-from danseo.probing.pieces import WordPieces
 from danseo.probing.texts import Document, passages
-from danseo.probing.windows import Window, Windows
+from danseo.probing.windows import Windows, clip, touching
 from danseo.reading import check_place, read_object, write_atomically
 
+SPELLING = "natural"  # texts are cut as they stand; rows once had the mention set apart from its particle
 _TAGS = {"names": ("NNP",), "nouns": ("NNP", "NNG")}
 
 
@@ -53,41 +53,47 @@ def mentions_of(
                 yield Mention(item, others)
 
 
+class Row(NamedTuple):
+    """A mention as a row: the pieces of its window, and marks that say what is recovered and what stays."""
+
+    ids: Any
+    marks: Any
+    is_wider: bool
+    """Whether the pieces to recover hold more than the mention, such as its particle."""
+
+
 class MentionRows(Windows):
-    """Mentions as rows: the ids of the whole window, and marks that say what is recovered and what stays."""
+    """Cuts texts into pieces as they stand, and marks those of a mention and of the others of its entity."""
 
-    def __init__(self, tokenizer: Any, seq_len: int) -> None:
-        super().__init__(tokenizer, seq_len)
-        self.pieces = WordPieces(tokenizer)
+    latest: tuple[str, list[int], list[Span]] = "", [], []
 
-    def row(self, mention: Mention) -> tuple[Any, Any] | None:
-        """None where the word is not in the vocabulary, or its first mention outside the window."""
-        item = mention.item
-        word = self.pieces.in_gap(item.target, item)
-        text = self.masked_text(item)
-        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        window = self._window(item, encoded["input_ids"], encoded["offset_mapping"])
-        if not word or not window.antecedent_in_window or len(word) > self.room // 4:
+    def row(self, mention: Mention) -> Row | None:
+        """None where the vocabulary does not know the word, or its first mention is outside the window."""
+        ids, offsets = self._cut(mention.item.text)
+        target = touching(offsets, mention.item.span)
+        if target is None or self.tokenizer.unk_token_id in ids[slice(*target)]:
             return None
-        ids, start = window.filled(word)
+        first, last = target
+        antecedent = touching(offsets[:first], mention.item.antecedent) if mention.item.antecedent else None
+        if antecedent is None or last - first > self.room // 4:
+            return None
+        left, right = clip(first, len(ids) - last, self.room - (last - first) + 1)
+        if antecedent[0] < first - left:
+            return None
         marks = np.full(len(ids), BEGINS, dtype=np.uint8)
-        marks[: window.frame[0]] = marks[len(ids) - window.frame[1] :] = SPECIAL
-        marks[start : start + len(word)] = TARGET
-        for place in self._kept(mention, encoded["offset_mapping"], encoded["input_ids"], window):
-            there = place + (start - window.place) + (len(word) - 1 if place > window.place else 0)
-            if window.frame[0] <= there < len(ids) - window.frame[1] and marks[there] == BEGINS:
-                marks[there] = KEPT
-        return np.array(ids), marks
+        for other in mention.others:
+            marks[slice(*touching(offsets, other) or (0, 0))] = KEPT
+        marks[first:last] = TARGET
+        window = slice(first - left, last + right)
+        is_wider = (offsets[first][0], offsets[last - 1][1]) != mention.item.span
+        return Row(*with_specials(ids[window], marks[window], (self.head, self.tail)), is_wider)
 
-    def _kept(self, mention: Mention, offsets: list[Any], ids: list[int], window: Window) -> Iterator[int]:
-        """The places in the window whose pieces touch another mention of the entity."""
-        gap, item = ids.index(self.tokenizer.mask_token_id), mention.item
-        shift = len(self.tokenizer.mask_token) - len(item.target)
-        for start, end in mention.others:
-            moved = shift if start >= item.span[1] else 0
-            for place, (first, last) in enumerate(offsets):
-                if first < end + moved and last > start + moved and place != gap:
-                    yield place - gap + window.place
+    def _cut(self, text: str) -> tuple[list[int], list[Span]]:
+        """The pieces of a text and where they stand; a text has several mentions, one after the other."""
+        if self.latest[0] != text:
+            (cut,) = self.cutter.cut([text])
+            self.latest = text, cut.ids, cut.trimmed_offsets()
+        return self.latest[1:]
 
 
 def write_dataset(
@@ -101,8 +107,8 @@ def write_dataset(
 ) -> None:
     """Analyse the text and write a dataset: rows, held-out probe items, and whose pieces they are."""
     probes: list[ProbeItem] = []
-    guard = Guard(exclude)
-    parts = _parts(stream(paths, guard), tokenizer, config, seq_len, analyser, probes)
+    guard, counts = Guard(exclude), Counter[str]()
+    parts = _parts(stream(paths, guard), tokenizer, config, seq_len, analyser, probes, counts)
     write_packed(folder, parts, len(tokenizer), seq_len, False, guard.as_dict)
     try:
         _facts(folder)
@@ -113,7 +119,13 @@ def write_dataset(
         write_items(folder / "probes.jsonl", probes)
     facts = {"tokenizer": tokenizer_identity(tokenizer), "seq_len": seq_len, "text": text_identity(paths)}
     settings = {key: value for key, value in flat(config).items() if key.startswith("mention.")}
-    document = {**facts, "analyser": analyser.version, "settings": settings, "left_out": text_hashes(exclude)}
+    told = {
+        "spelling": SPELLING,
+        "mentions": counts["rows"],
+        "wider": counts["wider"],
+        "left_out": text_hashes(exclude),
+    }
+    document = {**facts, "analyser": analyser.version, "settings": settings, **told}
     write_atomically(folder / "dataset.json", json.dumps(document, ensure_ascii=False, indent=2) + "\n")
 
 
@@ -124,9 +136,10 @@ def _parts(
     seq_len: int,
     analyser: Analyser,
     probes: list[ProbeItem],
+    counts: Counter[str],
 ) -> Iterator[tuple[str, int, Any, Any]]:
     """Rows with their split; the second mentions of held-out documents are also kept as probe items."""
-    maker, wanted, counts = MentionRows(tokenizer, seq_len), config.mention, Counter[str]()
+    maker, wanted = MentionRows(tokenizer, seq_len), config.mention
     texts = ((document, text) for document in documents for text in passages(document, max(2000, 3 * seq_len)))
     number, latest = -1, None
     for (document, text), words in analysed(texts, analyser):
@@ -138,10 +151,10 @@ def _parts(
             row = maker.row(mention) if counts[key] < wanted.per_entity and not full else None
             if row is None:
                 continue
-            counts.update((key, split))
+            counts.update((key, split, "rows", *["wider"] * row.is_wider))
             if split == "held_out" and len(probes) < wanted.held_out_items:
                 probes.append(mention.item)
-            yield split, number, *row
+            yield split, number, row.ids, row.marks
         if wanted.limit and counts["train"] >= wanted.limit and counts["held_out"] >= wanted.held_out_items:
             return
 
@@ -163,6 +176,8 @@ def open_dataset(folder: Path, tokenizer: Any) -> tuple[dict[str, Any], dict[str
         raise DataError(f"{folder} is not a prepared dataset; make one with `danseo coref … --save-dataset {folder}`")
     told = read_object(folder / "dataset.json")
     told.integer("seq_len")
+    if told.values.get("spelling") != SPELLING:
+        raise DanseoError(f"{folder} was prepared by an earlier danseo, which spelled mentions apart; prepare it again")
     if told.text("tokenizer") != tokenizer_identity(tokenizer):
         raise DanseoError(f"{folder} was prepared with another tokenizer than this checkpoint's; prepare it again")
     probes = read_items(folder / "probes.jsonl") if (folder / "probes.jsonl").is_file() else []

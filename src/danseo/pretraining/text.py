@@ -1,6 +1,7 @@
 """The training text: a stream of documents, what identifies it, and which of them are held out."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,9 @@ def text_identity(paths: Sequence[Path]) -> str:
 
 def tokenizer_identity(tokenizer: Any) -> str:
     """Sixteen hex digits of what a tokenizer makes of text: its rules, vocabulary and special pieces."""
-    rules = tokenizer.backend_tokenizer.to_str() + repr(sorted(tokenizer.special_tokens_map.items(), key=str))
-    return hashlib.sha256(rules.encode()).hexdigest()[:16]
+    rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}  # set by use
+    specials = sorted(tokenizer.special_tokens_map.items(), key=str)
+    return hashlib.sha256(json.dumps([rules, specials], sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def in_share(document: Document, share: float, salt: str) -> bool:

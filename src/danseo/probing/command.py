@@ -73,7 +73,8 @@ class Outcome:
 def run_job(job: Job, quiet: bool = False) -> Outcome:
     """Probe all checkpoints; results are on disk after each one."""
     items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
-    reference = read_reference(job.reference, items_hash(items)) if job.reference else None
+    spelling = job.options.spelling
+    reference = read_reference(job.reference, items_hash(items), spelling) if job.reference else None
     waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
     require(*ENCODER, "kiwipiepy")
     with _Display(quiet) as display:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from unicodedata import normalize
 
 from danseo.probing.items import ProbeItem
 
@@ -18,21 +19,26 @@ class WordPieces:
     def of(self, word: str, inside: bool) -> tuple[int, ...]:
         """The pieces of a word; inside: it follows another letter without a space. Empty where the word is unknown."""
         if (word, inside) not in self.known:
-            self.known[word, inside] = tuple(self._inside(word) if inside else self._initial(word))
+            spelled = self._inside if inside else self._initial
+            self.known[word, inside] = tuple(spelled(normalize("NFC", word)))
         return self.known[word, inside]
 
     def in_gap(self, word: str, item: ProbeItem) -> tuple[int, ...]:
-        """The pieces of a word in the gap of an item."""
-        return self.of(word, continues(item.left))
+        """The pieces of a word in the gap of an item: signs part words for WordPiece, only blanks for others."""
+        parted = not item.left or item.left[-1].isspace()
+        return self.of(word, continues(item.left) if self.has_marks else not parted)
 
     def _initial(self, word: str) -> Sequence[int]:
-        return self._known(self.tokenizer(word, add_special_tokens=False)["input_ids"])
+        if self.has_marks:
+            return self._known(self.tokenizer(word, add_special_tokens=False)["input_ids"])
+        return self._behind("( ", word)
 
     def _inside(self, word: str) -> Sequence[int]:
-        if self.has_marks:
-            return self._marked(word)
-        # An opening bracket never joins a Hangul piece, so what follows it is as inside a word.
-        encoded = self.tokenizer(f"({word}", add_special_tokens=False, return_offsets_mapping=True)
+        return self._marked(word) if self.has_marks else self._behind("(", word)
+
+    def _behind(self, left: str, word: str) -> Sequence[int]:
+        """The pieces behind an opening bracket, which never joins a Hangul piece; a blank counts to the word."""
+        encoded = self.tokenizer(f"{left}{word}", add_special_tokens=False, return_offsets_mapping=True)
         pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
         return self._known([piece for piece, (_, end) in pairs if end > 1])
 

@@ -13,7 +13,7 @@ from danseo.probing.nouns import Analyser
 from danseo.probing.pieces import WordPieces
 from danseo.probing.rules import CUTS, hits
 from danseo.probing.score import RULE_SCORES, Outcome, baseline_hits, bits, by_kind, composite, summary
-from danseo.probing.windows import Window, Windows, without_mentions
+from danseo.probing.windows import Spelling, Window, Windows, without_mentions
 
 if TYPE_CHECKING:
     from danseo.probing.filter import Mask
@@ -29,14 +29,14 @@ Progress = Callable[[int, int], None]
 class ProbeOptions:
     """How to probe.
 
-    quick asks once per item: no choice among nouns, no masks for several pieces, no control. join spells the particle
-    behind the gap as inside a word, as training did; without it the mask is put into the text, as the old way has it.
+    quick asks once per item: no choice among nouns, no masks for several pieces, no control. spelling: natural puts the
+    mask in place of the noun's pieces, separate writes it into the text, as the old way has it.
     """
 
     seq_len: int | None = None
     weights: tuple[float, float, float] = WEIGHTS
     quick: bool = False
-    join: bool = False
+    spelling: Spelling = "natural"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class ProbeResult:
 
     name: str
     seq_len: int
+    spelling: Spelling
     items: str
     analyser: str
     weights: tuple[float, float, float]
@@ -75,6 +76,7 @@ class ProbeResult:
         return {
             "name": self.name,
             "seq_len": self.seq_len,
+            "spelling": self.spelling,
             "eval_set_hash": self.items,
             "analyser": self.analyser,
             "weights": list(self.weights),
@@ -101,12 +103,13 @@ def probe_model(
     seq_len = readable_length(masked.model.config, masked.tokenizer, options.seq_len)
     guide = _Guide.of(masked, analyser)
     ready = time.perf_counter()
-    windows = Windows(masked.tokenizer, seq_len, guide.pieces if options.join else None)
+    windows = Windows(masked.tokenizer, seq_len, options.spelling)
     outcomes = _outcomes(masked, items, windows, guide, options.quick, on_progress)
     seconds = {"noun_filter": ready - start, "probing": time.perf_counter() - ready}
     return ProbeResult(
         name=masked.name,
         seq_len=seq_len,
+        spelling=options.spelling,
         items=items_hash(items),
         analyser=guide.version,
         weights=options.weights,
@@ -185,6 +188,7 @@ def _outcome(item: ProbeItem, window: Window, answer: Answer, guide: _Guide) -> 
         covered=len(target) == 1,
         antecedent_in_window=window.antecedent_in_window,
         distance=window.distance,
+        respelled=window.respelled,
         no_candidate=not any(guide.nouns[piece] for piece in answer.top),
         hits={**_hits(item, answer, guide), **{f"unfiltered/{name}": hit for name, hit in unfiltered.items()}},
         baselines=baseline_hits(item),

@@ -14,7 +14,18 @@ from danseo.reading import read_object, write_atomically
 SCHEMA = 2
 SUMMARY, TABLE, CURVE = "probe_summary.json", "probe_summary.csv", "probe_curve.png"
 LEGACY = ("checkpoint", "seq_len", "lambada_top1", "real1", "real5", "score", "epoch")
-ADDED = ("step", "status", "strict1", "strict5", "choice1", "lambada_strict1", "composite", "eval_set_hash", "error")
+ADDED = (
+    "step",
+    "status",
+    "strict1",
+    "strict5",
+    "choice1",
+    "lambada_strict1",
+    "composite",
+    "eval_set_hash",
+    "error",
+    "spelling",
+)
 _ENDING = "_eval_results.json"
 _FOUR = ("lambada_top1", "real1", "real5", "score", "strict1", "strict5", "choice1", "lambada_strict1", "composite")
 
@@ -85,11 +96,11 @@ def row_of(record: Mapping[str, Any]) -> Record:
 def write_summary(
     folder: Path, rows: Sequence[Record], total: int, minutes: float, status: str, limits: Record
 ) -> Record:
-    """The state of a sweep after each checkpoint: JSON and CSV; rows of other items stand apart."""
+    """The state of a sweep after each checkpoint: JSON and CSV; rows of other items or another spelling stand apart."""
     before = read_record(folder / SUMMARY) or {}
     old = [row for row in [*before.get("results", []), *before.get("other_sets", [])] if isinstance(row, dict)]
-    ours = {row["eval_set_hash"] for row in rows}
-    same, others = ([row for row in old if (row.get("eval_set_hash") in ours) == is_ours] for is_ours in (True, False))
+    ours = {asked(row) for row in rows}
+    same, others = ([row for row in old if (asked(row) in ours) == is_ours] for is_ours in (True, False))
     results = sorted(merged(same, rows), key=lambda row: (row.get("step") is None, row.get("step") or 0))
     good = [row for row in results if row["status"] == "ok"]
     document = {
@@ -109,6 +120,11 @@ def write_summary(
     write_atomically(folder / SUMMARY, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     write_atomically(folder / TABLE, csv_text(results))
     return document
+
+
+def asked(record: Mapping[str, Any]) -> tuple[Any, str]:
+    """What two results must agree in to be compared: the items, and how their gaps are spelled."""
+    return record.get("eval_set_hash"), record.get("spelling", "separate")  # which was the only way once
 
 
 def best_by(rows: Sequence[Record], key: str) -> Record | None:
@@ -133,8 +149,8 @@ def _cell(key: str, value: Any) -> Any:
     return f"{value:.4f}" if key in _FOUR else value
 
 
-def read_reference(path: Path, eval_set_hash: str) -> Record:
-    """A stored result to compare with; on other items there is nothing to compare."""
+def read_reference(path: Path, eval_set_hash: str, spelling: str) -> Record:
+    """A stored result to compare with; on other items, or with gaps spelled otherwise, there is nothing to compare."""
     record = read_record(path)
     if record is None or "hits" not in record:
         raise DanseoError(f"{path} is no result file of `danseo probe`; name a <checkpoint>{_ENDING}")
@@ -142,5 +158,9 @@ def read_reference(path: Path, eval_set_hash: str) -> Record:
         raise DanseoError(
             f"{path} was probed on other items ({record.get('eval_set_hash')}, here {eval_set_hash}); "
             "probe both on one set"
+        )
+    if asked(record)[1] != spelling:
+        raise DanseoError(
+            f"{path} was probed with --spelling {asked(record)[1]}, here it is {spelling}; use one of them"
         )
     return record

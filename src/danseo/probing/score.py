@@ -23,6 +23,7 @@ class Outcome:
     covered: bool
     antecedent_in_window: bool
     distance: int | None
+    respelled: bool
     no_candidate: bool
     hits: dict[str, bool]
     """By score: strict@1 … after the noun filter, unfiltered/strict@1 …, control/strict@1 …, choice@1, exact@1."""
@@ -84,6 +85,7 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "covered_scores": _scores(covered, ""),
         "no_candidate": share(outcome.no_candidate for outcome in outcomes)["value"],
         "antecedent_in_window": share(outcome.antecedent_in_window for outcome in outcomes)["value"],
+        "respelled": share(outcome.respelled for outcome in outcomes)["value"],
         "by_distance": _by_distance(outcomes),
         "baselines": _baselines(outcomes),
     }

@@ -48,7 +48,7 @@ _GROUPS = ("scores", "unfiltered", "covered_scores", "without_antecedent")
 
 def _note(record: Record, probe: Mapping[str, Any]) -> str:
     parts = [
-        f"{record['seq_len']} pieces",
+        f"{record['seq_len']} pieces, {record['spelling']} spelling ({100 * probe['respelled']:.1f} % respelled)",
         f"coverage {100 * probe['coverage']:.1f} %",
         f"no noun among the guesses {100 * probe['no_candidate']:.1f} %",
         f"antecedent in the window {100 * probe['antecedent_in_window']:.1f} %",

@@ -86,6 +86,7 @@ class Sweep:
             "step": checkpoint.step,
             "epoch": checkpoint.epoch,
             "eval_set_hash": items_hash(self.items),
+            "spelling": self.options.spelling,
         }
 
     def save(self, folder: Path, total: int, status: str) -> Record:
@@ -111,6 +112,7 @@ def record_of(
         "epoch": checkpoint.epoch,
         **_strict_fields(result),
         **vars(identity),
+        "spelling": result.spelling,
         "tokenizer_hash": tokenizer_hash(masked.tokenizer),
         "analyser": result.analyser,
         "device": str(masked.device),
