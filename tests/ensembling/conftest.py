@@ -11,13 +11,16 @@ import pytest
 
 from danseo.config import RunConfig, TrainConfig
 from danseo.decoding import decode_characters
+from danseo.ensembling.spans import answer as decided
 from danseo.experiment import environment, score_halves
+from danseo.halves import in_half
 from danseo.keeping import packed_arrays, span_arrays, tag_arrays, tree_arrays
 from danseo.reading import content_sha256
 from danseo.records import Prediction
 from danseo.runs.directory import Run
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
+from danseo.thresholds import fitted_threshold
 from danseo.trees import best_tree
 
 SKILL = 2.5  # how much better than noise the gold answer scores
@@ -76,6 +79,14 @@ def keep(task: Task, kept: list[Any]) -> bytes | None:
     return packed_arrays((tag_arrays if task.kind == "tag" else tree_arrays)(kept, task.labels))
 
 
+def settled(task: Task, examples: list[Any], answers: list[tuple[Prediction, Any]]) -> list[tuple[Prediction, Any]]:
+    """The answers to questions with a threshold fitted on the select half, as encoders do."""
+    places = in_half(task, examples, "select")
+    threshold = fitted_threshold([examples[k].gold for k in places], [answers[k][1] for k in places])
+    spans = [[*listed[:-1], ("", listed[-1][1] - threshold)] for _, listed in answers]
+    return [(decided(prediction.guid, listed), listed) for (prediction, _), listed in zip(answers, spans, strict=True)]
+
+
 def write_run(
     folder: Path,
     sample: Path,
@@ -94,6 +105,8 @@ def write_run(
     train = TrainConfig(select_on=select_on, **settings)  # type: ignore[arg-type]
     run.start(RunConfig(task=task.name, model=model, seed=seed, train=train))
     answers = [answer(task, example, _seed_of(model, seed, settings)) for example in examples]
+    if task.kind == "answer":
+        answers = settled(task, examples, answers)
     run.write_predictions("dev", [prediction for prediction, _ in answers])
     if kept and (content := keep(task, [side for _, side in answers])):
         run.write_bytes("predictions/dev.npz", content)

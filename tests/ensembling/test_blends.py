@@ -14,6 +14,7 @@ from danseo.ensembling.numbers import median
 from danseo.ensembling.spans import pooled
 from danseo.ensembling.tags import average, geometric
 from danseo.ensembling.trees import voted
+from danseo.halves import in_half
 from danseo.scoring import measure
 from danseo.tasks import TASKS
 
@@ -50,6 +51,28 @@ def test_a_run_with_itself_changes_nothing(members, task, method, copies):
     for ours, theirs in zip(blended, one.listed[0].predictions, strict=True):
         for key, value in (theirs.probabilities or {}).items():
             assert ours.probabilities[key] == pytest.approx(value, abs=5e-6)
+
+
+@pytest.mark.parametrize("method", ["prob", "logprob", "logit"])
+def test_the_threshold_of_no_answer_is_settled_on_the_select_half(members, method):
+    """Members that are far too shy, each in its own way: their average is not."""
+    found, task = members["mrc"], TASKS["mrc"]
+    shy = [
+        replace(member, kept=[[*spans, ("", bar + 2 * (1 + place))] for *spans, (_, bar) in member.kept])
+        for place, member in enumerate(found.listed)
+    ]
+    usual, shifted = make_blend(found, method), make_blend(replace(found, listed=shy), method)
+    answers, kept = shifted(np.ones(3))
+    assert shifted.threshold > 1
+    values = [measure(task, found.examples, blend(np.ones(3))[0])[task.headline].value() for blend in (usual, shifted)]
+    silent = [replace(prediction, answer="") for prediction in answers]
+    assert values[1] > max(values[0] - 10, measure(task, found.examples, silent)[task.headline].value() + 10)
+    for prediction, (best, *_, none) in zip(answers, kept, strict=True):
+        assert (prediction.answer == "") == (none[1] > best[1]), "what is kept has the threshold in it"
+    select = set(in_half(task, found.examples, "select"))
+    other = [e if k in select else replace(e, gold=("다른 답",), starts=(0,)) for k, e in enumerate(found.examples)]
+    again = make_blend(replace(found, examples=other, listed=shy), method)
+    assert again(np.ones(3))[0] == answers, "the report half has no say"
 
 
 @pytest.mark.parametrize("method", ["prob", "logprob", "logit"])

@@ -37,7 +37,8 @@ def test_an_ensemble_is_an_ordinary_run(three, sample, tmp_path, task):
     assert (run.path / "predictions" / "dev.npz").is_file() is (task in ("ner", "dp", "mrc"))
     record = read_record(run)
     assert (record.status, record.seeds, record.is_made_of_runs) == ("done", (1, 2, 3), True)
-    assert scores["ensemble"]["fitted_on"] is None
+    assert scores["ensemble"]["fitted_on"] == ("select" if task == "mrc" else None)
+    assert (scores["ensemble"]["threshold"] is not None) == (task == "mrc")
     assert [member["weight"] for member in scores["ensemble"]["members"]] == pytest.approx([1 / 3] * 3)
     again = evaluate_run(run.path, "dev", None, str(sample)).as_dict()["scores"]
     assert [s["value"] for s in again] == [s["value"] for s in scores["scores"]["dev"]]

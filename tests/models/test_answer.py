@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerFast
 
 from danseo.config import HeadConfig, TrainConfig
-from danseo.models.encoder.answer import Answer, best_threshold, highest, owners, whole_words
+from danseo.models.encoder.answer import Answer, highest, owners, whole_words
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
@@ -18,6 +18,7 @@ from danseo.prediction import described
 from danseo.records import QuestionExample
 from danseo.scoring import measure
 from danseo.tasks import TASKS
+from danseo.thresholds import best_threshold
 
 TASK = TASKS["mrc"]
 SIZE = Size(layers=2, hidden=64, heads=2, vocabulary=2000, positions=128)

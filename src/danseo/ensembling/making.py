@@ -15,6 +15,7 @@ from danseo.config import RunConfig, TrainConfig
 from danseo.ensembling.blend import Array, default_method, make_blend, shares
 from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
 from danseo.ensembling.members import Member, Members, headline, open_members
+from danseo.ensembling.spans import Spans
 from danseo.ensembling.tags import Tags
 from danseo.errors import DanseoError
 from danseo.experiment import environment, finite, score_halves
@@ -71,8 +72,9 @@ def make_ensemble(
         weights = _weights(members, options, start, on_note)
         predictions, kept = blend(weights)
         _write(run, members, predictions, kept, time.perf_counter() - started)
-        fitted_on = "select" if options.is_fitted else None
-        scores = _scores(members, {**facts, "fitted_on": fitted_on}, weights, predictions)
+        threshold = blend.threshold if isinstance(blend, Spans) else None
+        fitted_on = "select" if options.is_fitted or threshold is not None else None
+        scores = _scores(members, {**facts, "fitted_on": fitted_on, "threshold": threshold}, weights, predictions)
         if isinstance(blend, Tags):
             scores["ensemble"]["plain_argmax"] = _reported(members, scores["reported_on"], blend.plain(weights))
         run.write_json("scores.json", scores)

@@ -28,6 +28,8 @@ def _members(scores: dict[str, Any]) -> Table:
     ]
     how = [f"method: {facts['method']}", *how] if facts.get("method") else how
     how.append("fitted on the select half of dev" if facts["fitted_on"] else "nothing fitted")
+    if facts.get("threshold") is not None:
+        how.append(f"threshold of no answer moved by {facts['threshold']:+.2f}")
     if facts.get("plain_argmax") is not None:
         how.append(
             f"tags decoded legally; the likeliest tag of each character alone would score {facts['plain_argmax']:.2f}"

@@ -1,19 +1,32 @@
 """Answers of several members to questions as one: summed probabilities of their candidates, or votes."""
 
 import math
+from functools import cache
 
 from danseo.ensembling.blend import Array, Blended, require_kept, shares, trusted
 from danseo.ensembling.members import Members
+from danseo.halves import in_half
 from danseo.keeping import Spans as Candidates
+from danseo.metrics.answering import best_overlap
 from danseo.records import Prediction
+from danseo.thresholds import fitted_threshold
 
 
 class Spans:
-    """mrc: the same text from several members counts together, "" among them."""
+    """mrc: the same text from several members counts together, "" among them.
+
+    How likely no answer has to be is settled anew for the whole, on the select half: what served each member does not
+    serve their average.
+    """
+
+    threshold: float | None = None
+    """What was settled last; it comes on top of the members' own. None for votes, and without a select half."""
 
     def __init__(self, members: Members, method: str) -> None:
         self.members, self.method = members, method
         self.guids = [p.guid for p in members.listed[0].predictions]
+        self.select = in_half(members.task, members.examples, "select")
+        self.overlap = cache(best_overlap)  # weights are fitted by blending again and again
         if method != "vote":
             kept = require_kept(members, method, "scores of answers")
             self.tables = [[scored(listed, method) for listed in member] for member in kept]
@@ -22,12 +35,18 @@ class Spans:
         if self.method == "vote":
             return self._voted(trusted(shares(weights), self.members)), None
         rows = [(t, w) for t, w in zip(self.tables, shares(weights).tolist(), strict=True) if w > 0]
-        predictions, kept = [], []
-        for place, guid in enumerate(self.guids):
-            candidates = pooled([(table[place], weight) for table, weight in rows], self.method)
-            kept.append(candidates)
-            predictions.append(answer(guid, candidates))
-        return predictions, kept
+        columns = range(len(self.guids))
+        kept = self._settled([pooled([(t[place], w) for t, w in rows], self.method) for place in columns])
+        return [answer(guid, candidates) for guid, candidates in zip(self.guids, kept, strict=True)], kept
+
+    def _settled(self, candidates: list[Candidates]) -> list[Candidates]:
+        """The candidates with the score of no answer moved to where it serves the select half best."""
+        if not self.select:
+            return candidates
+        golds = [self.members.examples[place].gold for place in self.select]
+        threshold = fitted_threshold(golds, [candidates[place] for place in self.select], self.overlap)
+        self.threshold = threshold
+        return [[*listed[:-1], ("", listed[-1][1] - threshold)] for listed in candidates]
 
     def _voted(self, weights: Array) -> list[Prediction]:
         """The text with the most votes; the chance of no answer is the mean of what the members say."""

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from danseo.keeping import Arrays, span_arrays
-from danseo.metrics.answering import best_overlap
+from danseo.keeping import Arrays, Spans, span_arrays
 from danseo.models.encoder.kind import Features, Kind, Outputs
 from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.models.encoder.places import place_cross_entropy
 from danseo.records import Prediction, QuestionExample
+from danseo.thresholds import fitted_threshold
 
 _WORD_ENDS = " \t\r\n\u202f"  # where the official code splits passages into words
 
@@ -103,7 +103,7 @@ class Answer(Kind):
         return predictions
 
     def kept(self) -> Arrays:
-        return span_arrays([[(one.text, one.score) for one in listed] for listed in self.latest_candidates])
+        return span_arrays(scored_texts(self.latest_candidates))
 
     def _candidates(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
@@ -158,11 +158,7 @@ class Answer(Kind):
             return
         self.threshold = 0.0
         candidates = self._candidates(examples, features, outputs)
-        best = [found[0] if found else NOTHING for *found, _ in candidates]
-        margins = np.array([listed[-1].score - one.score for one, listed in zip(best, candidates, strict=True)])
-        given = [best_overlap(example.gold, one.text) for example, one in zip(examples, best, strict=True)]
-        kept_back = [best_overlap(example.gold, "") for example in examples]
-        self.threshold = best_threshold(margins, np.array(given), np.array(kept_back))
+        self.threshold = fitted_threshold([example.gold for example in examples], scored_texts(candidates))
 
     def decision(self) -> dict[str, float]:
         return {"threshold": self.threshold}
@@ -190,6 +186,11 @@ class Candidate(NamedTuple):
 
 
 NOTHING = Candidate("", -np.inf)
+
+
+def scored_texts(candidates: Sequence[Sequence[Candidate]]) -> list[Spans]:
+    """The candidates as runs keep them."""
+    return [[(one.text, one.score) for one in listed] for listed in candidates]
 
 
 @dataclass(frozen=True)
@@ -279,20 +280,3 @@ def whole_words(passage: str, first: int, last: int) -> tuple[int, int]:
     while last < len(passage) and passage[last] not in _WORD_ENDS:
         last += 1
     return first, last
-
-
-def best_threshold(margins: Any, given: Any, kept_back: Any) -> float:
-    """The threshold with the highest total; of equal ones that nearest to 0.
-
-    An answer is kept back, and earns the one number rather than the other, where its margin is above the threshold.
-    """
-    order = np.argsort(margins, kind="stable")
-    order = order[np.isfinite(margins[order])]
-    levels = margins[order]
-    if not len(levels):
-        return 0.0
-    between = np.concatenate([[levels[0] - 1], (levels[:-1] + levels[1:]) / 2, [levels[-1] + 1], [0.0]])
-    gains = np.concatenate([[0.0], np.cumsum(given[order] - kept_back[order])])
-    totals = gains[np.searchsorted(levels, between, side="right")].round(9)
-    best = between[totals == totals.max()]
-    return float(best[np.abs(best).argmin()])
