@@ -103,6 +103,8 @@ WORKS = (
     "--help",
     "tasks",
     "settings",
+    "settings ner --recipe official",
+    "configs",
     "doctor --data sample",
     "data check --data sample",
     "data stats nli --data sample --json",

@@ -179,7 +179,7 @@ def full_name(key: str, cls: type = RunConfig) -> str:
     if matches:
         return matches[0]
     short = {path.split(".")[-1]: path for path in paths}
-    near = get_close_matches(key, [*paths, *short], 1, cutoff=0.4)
+    near = get_close_matches(key, [*paths, *short], 1, cutoff=0.6)
     hint = f"did you mean {short.get(near[0], near[0])}? " if near else ""
     raise DanseoError(f"unknown setting {key!r}; {hint}`{getattr(cls, 'LISTED_BY', 'danseo settings')}` lists all")
 

@@ -1,13 +1,16 @@
-"""The tables of `danseo tasks` and `danseo data check`."""
+"""The tables of `danseo tasks`, `data check`, `settings` and `configs`."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from danseo.data import FileReport, find_file
 from danseo.tables import Table
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
+
+if TYPE_CHECKING:
+    from danseo.config import RunConfig
 
 
 def task_rows(root: Path) -> list[Table]:
@@ -17,7 +20,14 @@ def task_rows(root: Path) -> list[Table]:
         for task in TASKS.values()
     ]
     columns = ("task", "KLUE", "what", "kind", "headline metric", "metrics", "data")
-    return [Table("tasks", columns, rows, f"data folder: {root}")]
+    return [Table("tasks", columns, rows, data_note(list(TASKS.values()), root))]
+
+
+def data_note(tasks: Sequence[Task], root: Path) -> str:
+    """Where data is looked for, and how to get what is not there."""
+    whole = all(find_file(task, split, root) for task in tasks for split in ("train", "dev"))
+    get = "get it with `danseo data get`, from a folder you have with --from, or try --data sample"
+    return f"data folder: {root}" + ("" if whole else f"; {get}")
 
 
 def splits_found(task: Task, root: Path) -> str:
@@ -36,7 +46,8 @@ def describe_task(task: Task, root: Path) -> list[Table]:
         ("labels", ", ".join(task.labels) or "none"),
     ]
     metrics: list[tuple[object, ...]] = [(id_, text) for id_, text in task.metrics.items()]
-    return [Table(task.title, ("what", "value"), facts), Table("metrics", ("id", "meaning"), metrics, "headline first")]
+    about = Table(task.title, ("what", "value"), facts, data_note([task], root))
+    return [about, Table("metrics", ("id", "meaning"), metrics, "headline first")]
 
 
 def task_document(task: Task, root: Path) -> dict[str, Any]:
@@ -80,13 +91,48 @@ def check_table(reports: Sequence[FileReport], root: Path) -> Table:
 
 def settings_table(config: Any = None) -> Table:
     """Every setting of a run, or of another command's config, with its default."""
-    from danseo.config import RunConfig, flat, setting_help, setting_paths
+    from danseo.config import RunConfig
 
     config = config or RunConfig(task="", model="")
-    cls: Any = type(config)
-    defaults = flat(config)
-    rows: list[tuple[object, ...]] = [
-        (name, "none" if defaults[name] is None else str(defaults[name]), setting_help(cls)[attribute])
-        for name, (cls, attribute) in setting_paths(cls).items()
-    ]
-    return Table("settings", ("setting", "default", "meaning"), rows, "recipes may start from other values")
+    rows: list[tuple[object, ...]] = [(name, value, meaning) for name, value, meaning in _settings(config)]
+    note = "recipes may start from other values; `danseo settings TASK` shows those of a run"
+    return Table("settings", ("setting", "default", "meaning"), rows, note if isinstance(config, RunConfig) else "")
+
+
+def resolved_table(config: "RunConfig", path: Path) -> Table:
+    """Every setting as a run would have it, beside its default; the path is that of the recipe."""
+    from danseo.config import RunConfig
+
+    defaults = [value for _, value, _ in _settings(RunConfig(task="", model=""))]
+    columns = zip(_settings(config), defaults, strict=True)
+    rows: list[tuple[object, ...]] = [(name, value, default, meaning) for (name, value, meaning), default in columns]
+    note = f"by {path}"
+    if config.recipe == "official" and not config.model:
+        note += "; official settings differ by size and family, so name the encoder with -m"
+    title = f"settings of {config.task}, recipe {config.recipe}" + (f", {config.model}" if config.model else "")
+    return Table(title, ("setting", "value", "default", "meaning"), rows, note)
+
+
+def _settings(config: Any) -> list[tuple[str, str, str]]:
+    """Name, value and meaning of every setting."""
+    from danseo.config import flat, setting_help, setting_paths
+
+    kind: Any = type(config)
+    shown = {name: {None: "none", "": "–"}.get(value, str(value)) for name, value in flat(config).items()}
+    paths = setting_paths(kind)
+    return [(name, shown[name], setting_help(cls)[attribute]) for name, (cls, attribute) in paths.items()]
+
+
+_USES = {"sweeps": "danseo sweep {}", "pretrain": "danseo pretrain --config {}"}
+
+
+def ready_table() -> Table:
+    """The settings files that come with danseo."""
+    from danseo.recipes import purpose, ready_files, recipe_folder
+
+    rows: list[tuple[object, ...]] = []
+    for name, path in ready_files().items():
+        use = _USES.get(path.parent.name, f"danseo train {path.stem.split('-')[0]} --recipe {path.parent.name}")
+        rows.append((name, purpose(path), use.format(path.stem)))
+    note = f"in {recipe_folder()}; `danseo configs NAME` prints one, and --out copies it to edit"
+    return Table("settings files that come with danseo", ("name", "what for", "used by"), rows, note)

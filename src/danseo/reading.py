@@ -35,7 +35,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise DataError(f"{path} is missing; check the path (`danseo data check` lists the data files)") from None
+        raise DataError(f"{path} is missing; check the path") from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder; name the file inside it") from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL byte
@@ -76,7 +76,7 @@ def parse_json(text: str, path: Path | None, line: int | None = None, remedy: st
         place = place_of(path, line or error.lineno)
         raise DataError(f"{place}: not valid JSON ({error.msg}, column {error.colno}); {remedy}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{place_of(path, line)}: not readable JSON ({quote(str(error))}); {remedy}") from None
+        raise DataError(f"{place_of(path, line)}: not readable JSON ({quote(str(error))}); mend it") from None
 
 
 def place_of(path: Path | None, line: int | None = None) -> str:

@@ -1,11 +1,13 @@
-"""Ready settings per task: danseo's own, and KLUE's official ones; a TOML file each."""
+"""Ready settings, a TOML file each: danseo's own and KLUE's official ones per task, sweeps and pre-trainings."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from danseo.config import RunConfig, read_settings, with_settings
 from danseo.errors import DanseoError
 from danseo.hub import pretrained
+from danseo.reading import write_atomically
 
 
 def recipe_folder() -> Path:
@@ -14,10 +16,56 @@ def recipe_folder() -> Path:
     return package / "configs" if (package / "configs").is_dir() else package.parents[1] / "configs"
 
 
+def ready_files(*folders: str) -> dict[str, Path]:
+    """The files that come with danseo, or those of some folders, by name: sweeps/ner-seeds."""
+    root = recipe_folder()
+    names = {path.relative_to(root).with_suffix("").as_posix(): path for path in root.glob("*/*.toml")}
+    return {name: names[name] for name in sorted(names) if not folders or names[name].parent.name in folders}
+
+
+def ready_file(name: str, *folders: str) -> Path:
+    """A file that comes with danseo, by its name or the last part of it."""
+    asked, files = name.removeprefix("configs/").removesuffix(".toml"), ready_files(*folders)
+    found = [asked] if asked in files else [each for each in files if each.split("/")[1] == asked]
+    if len(found) == 1:
+        return files[found[0]]
+    if found:
+        raise DanseoError(f"{name} may be {' or '.join(found)}; name one of them")
+    known = [each.split("/")[1] for each in files] if len(folders) == 1 else list(files)
+    near = get_close_matches(asked, [*known, *files], 1, cutoff=0.7)
+    hint = f"did you mean {near[0]}? " if near else f"{', '.join(known)} come with danseo; " if len(known) < 10 else ""
+    raise DanseoError(f"{name}: no such file; {hint}`danseo configs` lists the ready ones")
+
+
+def settings_file(path: Path, *folders: str) -> Path:
+    """The file itself, or where there is none, the ready one of that name."""
+    return path if path.exists() else ready_file(str(path), *folders)
+
+
+def copy_ready(name: str | None, out: Path) -> list[Path]:
+    """Copy one file, or all of them in their folders, to where they can be edited; nothing is overwritten."""
+    if name:
+        source = ready_file(name)
+        copies = {out if out.suffix == ".toml" and not out.is_dir() else out / source.name: source}
+    else:
+        copies = {out / f"{each}.toml": source for each, source in ready_files().items()}
+    for target, source in copies.items():
+        if target.exists() and target.read_bytes() != source.read_bytes():
+            raise DanseoError(f"{target} is already there with other content; move it away, or choose another --out")
+    for target, source in copies.items():
+        write_atomically(target, source.read_bytes())
+    return list(copies)
+
+
+def purpose(path: Path) -> str:
+    """What a settings file is for: its first line."""
+    return path.read_text("utf-8").split("\n", 1)[0].removeprefix("# ")
+
+
 def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
     """The file of a recipe: default, official (by the encoder's size and family), or a path of the user's."""
     if name.endswith(".toml"):
-        return Path(name)
+        return settings_file(Path(name), "default", "official")
     folder = recipe_folder() / name
     if not (folder / f"{task}.toml").is_file():
         known = ", ".join(sorted(path.parent.name for path in recipe_folder().glob(f"*/{task}.toml")))
@@ -40,7 +88,7 @@ def encoder_facts(model: str, recipe: str, trust_remote_code: bool = False) -> A
     """The configuration of the encoder, where the recipe depends on it; None for models that are no encoders."""
     from danseo.models.floor import FLOORS
 
-    if model in FLOORS or recipe != "official":
+    if not model or model in FLOORS or recipe != "official":
         return None
     pretrained(model)  # what is wrong with the name shows before torch is loaded
     from danseo.models.encoder.network import load_encoder_config

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from danseo import __version__
-from danseo.cli import data, ensembles, masked, scoring, sweeps, training
-from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
+from danseo.cli import data, ensembles, masked, scoring, settings, sweeps, training
+from danseo.cli.common import WholeHelp, as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.errors import DanseoError
 from danseo.extras import complaint, missing_in
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from danseo.tasks.task import Task
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.group(cls=WholeHelp, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="danseo")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -28,7 +28,7 @@ def cli(context: click.Context) -> None:
     help_alone(context)
 
 
-for room in (scoring, training, sweeps, ensembles, masked):
+for room in (scoring, training, sweeps, ensembles, masked, settings):
     for command in room.COMMANDS:
         cli.add_command(command)
 cli.add_command(data.data)

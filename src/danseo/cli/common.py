@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from danseo.errors import DataError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -45,6 +47,16 @@ class Positive(click.IntRange):
         super().__init__(min=0)
 
 
+class WholeHelp(click.Group):
+    """A group whose help tells of each command in whole sentences, over as many lines as that takes."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = ((name, self.commands[name]) for name in self.list_commands(context))
+        rows = [(name, " ".join((command.help or "").split())) for name, command in commands]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 class ManyValues(click.Command):
     """A command whose repeatable options take several values at once: --text a b is --text a --text b."""
 
@@ -75,7 +87,11 @@ def gold_path(task: "Task", gold: str, data_dir: str | None) -> Path:
     """A file, or a split of the data folder."""
     from danseo.data import data_root, require_file
 
-    return require_file(task, gold, data_root(data_dir)) if gold in ("train", "dev") else Path(gold)
+    if gold in ("train", "dev"):
+        return require_file(task, gold, data_root(data_dir))
+    if not Path(gold).exists():
+        raise DataError(f"{gold} is missing; name a file with gold answers, or dev or train of the data folder")
+    return Path(gold)
 
 
 def show(tables: "Iterable[Table]", as_json: bool, document: Mapping[str, Any]) -> None:

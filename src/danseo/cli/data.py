@@ -7,6 +7,7 @@ import click
 
 from danseo.cli.common import (
     ManyValues,
+    WholeHelp,
     as_json_option,
     data_option,
     help_alone,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from danseo.tasks.task import Task
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=WholeHelp, invoke_without_command=True)
 @click.pass_context
 def data(context: click.Context) -> None:
     """Fetch, verify, describe and make data."""

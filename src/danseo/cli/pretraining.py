@@ -11,7 +11,13 @@ from danseo.errors import DanseoError
 from danseo.extras import require
 
 _set = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting (--settings).")
-_config = click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings.")
+_config = click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="Settings; also by name (danseo configs).",
+)
 _listing = click.option("--settings", "listing", is_flag=True, help="List every setting with its default and meaning.")
 _out = click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the training. [runs/…]")
 _seed = click.option("--seed", type=int, help="Seed of order, masks and dropout. [default: 42]")
@@ -103,10 +109,11 @@ def require_text(texts: tuple[Path, ...]) -> None:
 def configured(config: Any, file: Path | None, settings: tuple[str, ...], named: dict[str, Any]) -> Any:
     """The defaults, then the file, then --set, then options of their own."""
     from danseo.config import parse_setting, read_settings, with_settings
+    from danseo.recipes import settings_file
 
     cls: Any = type(config)
     if file:
-        config = with_settings(config, read_settings(file, cls))
+        config = with_settings(config, read_settings(settings_file(file, "pretrain"), cls))
     config = with_settings(config, dict(parse_setting(assignment, cls) for assignment in settings))
     return with_settings(config, {key: value for key, value in named.items() if value is not None})
 

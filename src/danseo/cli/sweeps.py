@@ -27,15 +27,16 @@ def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool
     """Run many settings, by a grid, a list or a search, on all devices at once; the same command goes on."""
     from danseo.data import data_root
     from danseo.errors import PartlyDone
+    from danseo.recipes import settings_file
     from danseo.sweeps.preparing import Options
     from danseo.sweeps.sweep import forecast, run_sweep
 
     options = Options(data_root(data_dir), quiet=as_json, **named)
     if dry_run:
-        expected = forecast(file, options)
+        expected = forecast(settings_file(file, "sweeps"), options)
         show([expected.table()], as_json, expected.as_dict())
         return
-    outcome = run_sweep(file, options)
+    outcome = run_sweep(settings_file(file, "sweeps"), options)
     show(outcome.tables(), as_json, outcome.as_dict())
     if outcome.failed:
         raise PartlyDone(

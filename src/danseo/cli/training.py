@@ -1,4 +1,4 @@
-"""danseo train, predict, eval, runs and settings: runs and what becomes of them."""
+"""danseo train, predict, eval and runs: runs and what becomes of them."""
 
 import os
 from pathlib import Path
@@ -154,14 +154,4 @@ def runs_command(folder: Path, task: str | None, style: str, as_json: bool, **as
         click.echo(formatted_tables(tables, style))
 
 
-@click.command("settings")
-@as_json_option
-def settings_command(as_json: bool) -> None:
-    """List every setting of a run with its default and meaning; change one with --set KEY=VALUE."""
-    from danseo.listing import settings_table
-
-    table = settings_table()
-    show([table], as_json, table.as_dict())
-
-
-COMMANDS = (train_command, eval_command, predict_command, runs_command, settings_command)
+COMMANDS = (train_command, eval_command, predict_command, runs_command)

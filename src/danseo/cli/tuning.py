@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import ManyValues, as_json_option, show
+from danseo.cli.common import ManyValues, WholeHelp, as_json_option, show
 from danseo.cli.pretraining import configured, coref_command, pretrain_command, require_text
 from danseo.cli.training import train_command, train_config
 from danseo.errors import DanseoError, PartlyDone
@@ -51,7 +51,7 @@ _PROBES = (
 _OWN = ("space", "trials", "storage", "study", "pruner", "startup", "search_seed", "results")
 
 
-@click.group("tune")
+@click.group("tune", cls=WholeHelp)
 def tune() -> None:
     """Search for good settings of a training command with Optuna; the same command goes on, also in parallel."""
 

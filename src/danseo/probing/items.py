@@ -86,7 +86,10 @@ def shipped_items(split: str = "dev") -> list[ProbeItem]:
 
 def _parsed(text: str, path: Path) -> list[ProbeItem]:
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    items = [_item(as_row(parse_json(line, path, number), f"{path}, line {number}")) for number, line in lines]
+    items = [
+        _item(as_row(parse_json(line, path, number), f"{path}, line {number}", "build the set again"))
+        for number, line in lines
+    ]
     if not items:
         raise DataError(f"{path} holds no probe items; make some with `danseo data probes`")
     if len({item.id for item in items}) < len(items):

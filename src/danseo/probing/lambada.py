@@ -103,7 +103,14 @@ def read_lambada(path: Path) -> list[Row]:
     if path.suffix in (".json", ".parquet"):
         return read_rows(path)
     lines = [(number, line) for number, line in enumerate(read_text(path).split("\n"), 1) if line.strip()]
-    return [as_row(parse_json(line, path, number), f"{path}, line {number}") for number, line in lines]
+    return [
+        as_row(
+            parse_json(line, path, number),
+            f"{path}, line {number}",
+            "rows have text (or context) and answer (or target)",
+        )
+        for number, line in lines
+    ]
 
 
 def fetch_lambada() -> list[Row]:

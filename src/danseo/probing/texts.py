@@ -109,7 +109,11 @@ def _opened(path: Path) -> IO[str]:
 def _from_json_lines(lines: Iterable[str], path: Path) -> Iterator[tuple[str | None, str]]:
     for number, line in enumerate(lines, 1):
         if line.strip():
-            row = as_row(parse_json(line, path, number), f"{path}, line {number}")
+            row = as_row(
+                parse_json(line, path, number),
+                f"{path}, line {number}",
+                f"JSON lines have one of {', '.join(_TEXT_FIELDS)}",
+            )
             field = next((field for field in _TEXT_FIELDS if field in row.values), _TEXT_FIELDS[0])
             name = next((str(row.values[field]) for field in _ID_FIELDS if field in row.values), None)
             if text := row.text(field).strip():
