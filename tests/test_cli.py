@@ -374,9 +374,12 @@ def test_few_examples_are_called_few(inside: Run, system: Callable[..., Path], s
     some = [system("nli", "a", wrong=0.2, cut=19), system("nli", "b", wrong=0.4, cut=19)]
     score = ("score", "nli", "dev", some[0], "--partial", "--data", sample)
     for arguments in (score, ("compare", "nli", "dev", *some, "--partial", "--data", sample)):
-        assert "19 independent examples are few" in inside(*arguments, "--resamples", 100).out
-    assert "are few" not in inside(*score, "--resamples", 0).out
-    assert "are few" not in inside("score", "nli", "dev", system("nli", "c", cut=20), "--partial", "--data", sample).out
+        assert "few independent examples (19)" in inside(*arguments, "--resamples", 100).out
+    assert "few independent" not in inside(*score, "--resamples", 0).out
+    assert (
+        "few independent"
+        not in inside("score", "nli", "dev", system("nli", "c", cut=20), "--partial", "--data", sample).out
+    )
 
 
 def test_identical_answers_are_called_identical(inside: Run, system: Callable[..., Path], sample: Path) -> None:

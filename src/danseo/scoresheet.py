@@ -148,9 +148,7 @@ def left_out(task: Task, skip: Sequence[str], absent: Sequence[str] = (), *, hea
 
 def few_examples(clusters: int) -> str:
     """A warning where bootstrap intervals are not to be relied on."""
-    return (
-        f"{clusters} independent examples are few: the intervals are rough, rather too short" if clusters < _FEW else ""
-    )
+    return f"few independent examples ({clusters}): bootstrap intervals are rather too short" if clusters < _FEW else ""
 
 
 def more_metrics(task: Task, shown: Collection[str]) -> str:
@@ -254,8 +252,8 @@ def shown_interval(low: float, high: float, *, signed: bool = False) -> str | No
 
 def size(task: Task, n: int, clusters: int) -> str:
     """How many examples there are, and what is resampled if that is not the same."""
-    unit = {"answer": "passages", "track": "dialogues"}.get(task.kind, "clusters")
-    return f"n = {n:,}" + (f" in {clusters:,} {unit}, which are resampled whole" if clusters < n else "")
+    unit = {"answer": "passage", "track": "dialogue"}.get(task.kind, "cluster") + "s" * (clusters > 1)
+    return f"n = {n:,}" + (f" in {clusters:,} {unit}, resampled whole" if clusters < n else "")
 
 
 def systems_table(task: Task, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
