@@ -135,8 +135,10 @@ def permutation_p(
     """
     observed = {key: abs(b[key].value() - a[key].value()) for key in a}
     extreme = dict.fromkeys(a, 0.0)
+    n = int(clusters.max()) + 1
     for size in _chunks(rounds, 4 * len(clusters)):
-        swap = rng.integers(0, 2, (size, int(clusters.max()) + 1))[:, clusters].astype(float)
+        drawn = rng.integers(0, 2, (size, n))
+        swap = (drawn if n == len(clusters) else drawn[:, clusters]).astype(float)
         for key in a:
             first, second = a[key].exchanged(b[key], swap)
             excess = np.abs(second - first) - observed[key]
