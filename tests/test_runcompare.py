@@ -54,6 +54,7 @@ def test_runs_over_seeds_are_two_systems(runs, sample):
     assert json.dumps(document, allow_nan=False)
     table = sheet.tables()[1]
     assert {"seeds needed", "± seeds"} <= set(table.columns)
+    assert "p (Holm)" not in table.columns, "one test needs no correction"
 
 
 def test_runs_that_answer_alike_are_called_identical(runs, sample, tmp_path):
@@ -66,6 +67,8 @@ def test_runs_that_answer_alike_are_called_identical(runs, sample, tmp_path):
     for difference in sheet.differences:
         assert (difference.value, difference.p, difference.needed) == (0, 1, None)
         assert difference.verdict == "identical answers"
+    assert "seeds needed" not in sheet.tables()[1].columns
+    for difference in sheet.differences:
         assert difference.low < -0.5 < 0.5 < difference.high
     other = compare_runs([*runs[:2], *alike[1:]], str(sample), over="seeds", rounds=100)
     assert not any(difference.identical for difference in other.differences)

@@ -13,6 +13,7 @@ from danseo.overseeds import SeedDifference, System, compare_over_seeds
 from danseo.runs.variants import key_of, label_variants
 from danseo.scoresheet import (
     CompareSheet,
+    differences_table,
     few_examples,
     left_out,
     more_metrics,
@@ -81,7 +82,7 @@ class SeedSheet:
         ]
         columns = ("systems", "difference", "95 % interval", "p", "p (Holm)", "± examples", "± seeds", "differs")
         note = "seeds per system that would show it in four of five studies, if the true difference is the observed one"
-        return Table(id_, (*columns, "seeds needed"), rows, note if any(row[-1] for row in rows) else "")
+        return differences_table(id_, (*columns, "seeds needed"), rows, note if any(row[-1] for row in rows) else "")
 
     def as_dict(self) -> dict[str, Any]:
         return {

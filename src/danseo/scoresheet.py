@@ -213,14 +213,9 @@ class CompareSheet:
             if d.metric == id_
         ]
         columns = ("systems", "difference", "95 % interval", "p", "p (Holm)", "McNemar", "detectable", "differs")
-        silent = {"p (Holm)"} if len(rows) == 1 else set()  # one test needs no correction
-        if all(row[columns.index("McNemar")] is None for row in rows):
-            silent.add("McNemar")
-        kept = [place for place, name in enumerate(columns) if name not in silent]
         note = "detectable: the smallest true difference that examples of this number show in four of five cases"
         is_first = id_ == next(iter(self.comparison.values))
-        shown = [tuple(row[k] for k in kept) for row in rows]
-        return Table(id_, tuple(columns[k] for k in kept), shown, note if is_first else "")
+        return differences_table(id_, columns, rows, note if is_first else "")
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -240,6 +235,14 @@ class CompareSheet:
             **({"on": self.on, "note": self.note} if self.on else {}),
             "differences": [difference.as_dict() for difference in self.comparison.differences],
         }
+
+
+def differences_table(id_: str, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
+    """Pairs of systems, without columns that say nothing; one test needs no correction."""
+    silent = [all(row[place] is None for row in rows) for place in range(len(columns))]
+    silent[columns.index("p (Holm)")] |= len(rows) == 1
+    kept = [place for place, is_silent in enumerate(silent) if not is_silent]
+    return Table(id_, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows], note)
 
 
 def shown_interval(low: float, high: float, *, signed: bool = False) -> str | None:
