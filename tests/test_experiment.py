@@ -289,6 +289,9 @@ def test_scores_say_what_picked_the_checkpoint_and_what_is_reported(small, encod
     assert {"pieces_per_second", "padded_pieces_per_second", "padding_share", "processes"} <= facts.keys()
     assert (facts["device"], facts["precision"], facts["attention"]) == ("cpu", "fp32", "eager")
     assert set(facts["data"]) == {task.file("train"), task.file("dev")}
+    assert facts["wall_seconds"] >= facts["seconds"], "starting, predicting and scoring included"
+    assert len(facts["model"]["sha256"]) == 16
+    assert not (run.path / "standing.json").exists(), "only while it goes on"
 
 
 def test_a_checkpoint_picked_on_all_of_dev_is_marked(small, encoder, tmp_path, danseo):

@@ -25,6 +25,7 @@ from danseo.reading import content_sha256
 from danseo.records import Prediction
 from danseo.runs.directory import Run, folder_identity, run_path
 from danseo.runs.naming import model_name
+from danseo.runs.standing import StandingFile
 from danseo.scoring import score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
@@ -123,7 +124,8 @@ def run_encoder(job: Job) -> None:
             job.run.write_json("preflight.json", cost.as_dict())
             progress.note(cost.line())
         workers.wait()
-        fitted = model.fit(job.run, lambda *at: _stepped(job, progress, *at), progress.note)
+        standing = StandingFile(job.run.path) if workers.is_first else None
+        fitted = model.fit(job.run, lambda *at: _stepped(job, progress, standing, *at), progress.note)
         kept = model.score_kept(job.run, fitted)
         predictions = model.predict_dev()
     if workers.is_first:
@@ -143,9 +145,13 @@ def start(job: Job) -> None:
     job.run.write_json("environment.json", {"data": job.hashes, "model": model_facts(job)})
 
 
-def _stepped(job: Job, progress: TrainingProgress, step: "Step", fitted: "Progress") -> None:
+def _stepped(
+    job: Job, progress: TrainingProgress, standing: StandingFile | None, step: "Step", fitted: "Progress"
+) -> None:
     """Show a step; after an evaluation, which leaves no losses behind, pass its score on."""
     progress.step(step, fitted)
+    if standing:
+        standing.write(step.number, step.total, fitted.seconds)
     if job.on_score and not fitted.losses:
         job.on_score(step.number, job.run.read_log()[-1]["score"])
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def test_a_finished_run_is_not_started_and_force_starts_it_once(driver, points):
 
 def test_slots_are_a_queue_and_the_longest_goes_first(driver, planner, points):
     long, *short = [*points(1, epochs=10), *points(2, 3, 4, epochs=1)]
+    long = replace(long, work=1e9)
     driver([*short, long]).run()
     lines = [json.loads(line) for line in (planner.runs / "test.sweep.jsonl").read_text().splitlines()]
     started = [line["run"] for line in lines if line["state"] == "running"]

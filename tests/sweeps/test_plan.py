@@ -6,16 +6,25 @@ import pty
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from danseo.config import RunConfig, with_settings
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
-from danseo.runs.index import find_runs
+from danseo.reading import write_atomically
+from danseo.runs.directory import STANDING
+from danseo.runs.index import Record, read_record
+from danseo.runs.standing import Standing
 from danseo.sweeps.board import Board, clock_time
-from danseo.sweeps.plan import Clock, parameters_of, state_of
-from danseo.sweeps.schedule import Schedule
+from danseo.sweeps.clock import Clock, measured
+from danseo.sweeps.plan import Planner, Point, parameters_of, state_of
+from danseo.sweeps.schedule import Entry, Schedule
 
 
 def test_a_point_is_the_directory_that_train_would_make(planner, points):
@@ -47,62 +56,146 @@ def test_larger_and_longer_is_expected_to_take_longer(planner, tmp_path):
         clock.seconds(planner.point(with_settings(base, settings)))
         for settings in ({}, {"epochs": 4}, {"model": str(tmp_path / "large")}, {"limit": 10})
     )
-    assert longer == pytest.approx(2 * one)
-    assert larger > 3 * one
-    assert limited == pytest.approx(one / 4)
+    assert one > clock.start(planner.point(base)) > 1, "starting takes its time, however little there is to do"
+    fitting = [seconds - clock.start(planner.point(base)) for seconds in (one, longer, larger, limited)]
+    assert fitting[1] == pytest.approx(2 * fitting[0])
+    assert fitting[2] > 3 * fitting[0]
+    assert fitting[0] / 4 < fitting[3] < fitting[0], "a quarter to learn, and as much to evaluate"
     (tmp_path / "base" / "config.json").unlink()
     with pytest.raises(DanseoError, match="is not a checkpoint folder"):
         parameters_of(str(tmp_path / "base"))
 
 
-def test_finished_runs_teach_the_clock(planner, points):
-    (point,) = points(1)
-    run = run_experiment(point.config, planner.root, planner.runs, quiet=True)
-    facts = run.read_json("environment.json")
-    run.write_json("environment.json", {**facts, "seconds": 30.0})
-    clock = Clock(find_runs(planner.runs), planner, "cpu")
-    (twice,) = points(2, epochs=2)
-    assert clock.seconds(point) == pytest.approx(30)
-    assert clock.seconds(twice) == pytest.approx(60)
+@pytest.fixture
+def trained(planner: Planner, tmp_path: Path) -> Callable[..., Point]:
+    """Points of a little encoder, and of another one in a folder of the same name."""
+    for place, hidden in (("one", 32), ("two", 64)):
+        folder = tmp_path / place / "model"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps({"hidden_size": hidden, "num_hidden_layers": 2}))
+        (folder / "model.safetensors").write_bytes(place.encode())
+
+    def point(place: str = "one", **settings: Any) -> Point:
+        config = RunConfig(task="ynat", model=str(tmp_path / place / "model"))
+        return planner.point(with_settings(config, {"evaluations": 1, **settings}))
+
+    return point
+
+
+def ended(point: Point, fitting: float, whole: float | None = None, **facts: Any) -> Record:
+    """A finished run of a point that took so long."""
+    scores = {"headline": "ynat/macro_f1@official-1", "selected_on": "select", "reported_on": "report", "scores": {}}
+    point.run.start(point.config)
+    noted = {"seconds": fitting, "device": "cpu", "model": {"name": "x", "sha256": point.model}, **facts}
+    point.run.write_json("environment.json", noted | ({"wall_seconds": whole} if whole else {}))
+    point.run.write_json("scores.json", scores)
+    return read_record(point.run)
+
+
+def test_finished_runs_teach_the_clock_their_pace_and_their_start(planner, trained):
+    point, longer, other = trained(), trained(epochs=6.0, seed=2), trained("two")
+    clock = Clock([ended(point, 30.0, 50.0)], planner, "cpu")
+    assert clock.seconds(point) == pytest.approx(50)
+    assert clock.seconds(longer) == pytest.approx(80), "twice the fitting, and one start"
     assert clock.source([point]) == "from finished runs of the same task and model"
+    assert not clock.knows(other), "a folder of the same name holds another model"
+    assert clock.seconds(other) > 20, "what is known of its sizes and of starting helps all the same"
+    assert clock.source([point, other]) == "from finished runs and sizes"
     assert "guess" in Clock([], planner, "cpu").source([point])
 
 
-def test_what_is_left_follows_the_log_and_the_pace(points):
-    running, queued = points(1, 2, epochs=4)
-    schedule = Schedule()
-    schedule.add(running.name, 100)
-    schedule.add(queued.name, 50)
-    board = Board(schedule, {point.name: point for point in (running, queued)}, quiet=True)
-    entry = schedule.take(board.started - 10, lambda name: "free")
-    assert board.left_of(entry) == pytest.approx(90, abs=2)
-    running.run.start(running.config)
-    running.run.log({"step": 5, "epoch": 1.0, "score": 1.0})
-    assert board.share(entry) == 0.25
-    assert board.left_of(entry) == pytest.approx(30, abs=4)
-    assert board.left() == pytest.approx(80, abs=4)
-    with (running.run.path / "log.jsonl").open("a") as file:
-        file.write('{"step": 9, "ep')
-    assert board.share(entry) == 0.25, "a line that is being written does not count"
+def test_a_clock_learns_while_a_sweep_goes_on(planner, trained):
+    point = trained()
+    clock = Clock([], planner, "cpu")
+    assert not clock.knows(point)
+    clock.learn(ended(point, 30.0), took=45.0)
+    assert clock.seconds(point) == pytest.approx(45)
 
 
-def test_what_is_left_of_a_run_that_goes_on_or_starts_anew(points):
-    (point,) = points(1, epochs=4)
-    schedule = Schedule()
-    schedule.add(point.name, 100)
-    board = Board(schedule, {point.name: point}, quiet=True)
-    point.run.start(point.config)
-    point.run.log({"step": 10, "epoch": 2.0, "score": 1.0})  # by a worker that was killed
-    entry = schedule.take(board.started - 10, lambda name: "free")
-    board.event(entry, "started")
-    assert board.left_of(entry) == pytest.approx(40, abs=2), "half of it is done already"
-    point.run.log({"step": 15, "epoch": 3.0, "score": 1.0})
-    assert board.left_of(entry) == pytest.approx(10, abs=2), "a quarter in ten seconds, and a quarter left"
-    (point.run.path / "log.jsonl").unlink()
-    point.run.log({"step": 5, "epoch": 1.0, "score": 1.0})
-    board.left_of(entry)
-    point.run.log({"step": 10, "epoch": 2.0, "score": 1.0})
-    assert 0 < board.left_of(entry) < 60
+def test_journals_tell_how_long_runs_took(tmp_path):
+    events = [
+        {"time": 10.0, "run": "a", "state": "running"},
+        {"time": 15.0, "run": "b", "state": "running"},
+        {"time": 40.0, "run": "a", "state": "done", "ending": "done"},
+        {"time": 99.0, "run": "b", "state": "done", "ending": "found"},
+    ]
+    (tmp_path / "x.sweep.jsonl").write_text("\n".join(map(json.dumps, events)) + '\n{"time": 1')
+    assert measured(tmp_path) == {"a": 30.0}
+
+
+@pytest.fixture
+def board(planner: Planner, trained: Callable[..., Point]) -> Callable[..., tuple[Board, Entry]]:
+    """A board with a run that was started some seconds ago and another one that waits; 100 s are expected of each."""
+
+    def make(clock: Clock, started: float) -> tuple[Board, Entry]:
+        points = {point.name: point for point in (trained(seed=1), trained(seed=2))}
+        schedule = Schedule()
+        for name in points:
+            schedule.add(name, 100)
+        entry = schedule.take(time.time() - started, lambda name: "free")
+        assert entry
+        return Board(schedule, points, clock, quiet=True), entry
+
+    return make
+
+
+def stands(board: Board, entry: Entry, step: int, seconds: float, ago: float = 0.0) -> None:
+    """The run's worker has noted how far it is."""
+    standing = Standing(step, 100, seconds, time.time() - ago)
+    write_atomically(board.points[entry.name].run.path / STANDING, json.dumps(asdict(standing)))
+
+
+def test_what_is_left_of_a_run_goes_by_its_steps(planner, trained, board):
+    """Twenty steps in 10 s leave 40 s; of the 20 s beside the fitting, 15 are gone, so that 5 come after it."""
+    clock = Clock([ended(trained(seed=3), 80.0, 100.0)], planner, "cpu")
+    shown, entry = board(clock, started=25)
+    assert shown.left_of(entry) == pytest.approx(75, abs=2), "before the first step it is what was expected"
+    stands(shown, entry, 20, 10.0)
+    assert shown.left_of(entry) == pytest.approx(45, abs=2)
+    assert shown.left() == pytest.approx(145, abs=2)
+    assert "guess" not in shown.eta()
+    stands(shown, entry, 20, 10.0, ago=4.0)
+    assert shown.left_of(entry) == pytest.approx(45, abs=2), "four seconds less, and four less were used to start"
+    (shown.points[entry.name].run.path / STANDING).write_text('{"step": 3')
+    assert shown.left_of(entry) == pytest.approx(75, abs=2), "half a file says nothing"
+
+
+def test_between_two_notes_time_goes_on(planner, trained, board):
+    clock = Clock([ended(trained(seed=3), 80.0, 80.1)], planner, "cpu")
+    shown, entry = board(clock, started=30)
+    stands(shown, entry, 20, 20.0, ago=10.0)
+    assert shown.left_of(entry) == pytest.approx(70, abs=2), "80 s were left ten seconds ago"
+
+
+def test_a_run_that_goes_on_has_less_left(planner, trained, board):
+    clock = Clock([ended(trained(seed=3), 80.0, 100.0)], planner, "cpu")
+    shown, entry = board(clock, started=10)
+    stands(shown, entry, 50, 40.0, ago=500.0)  # by a worker that was killed
+    assert shown.left_of(entry) == pytest.approx(50, abs=2), "40 s of fitting and 20 s of starting, 10 of them gone"
+
+
+def test_a_guess_is_corrected_by_what_runs_show_and_says_what_it_is(planner, board):
+    shown, entry = board(Clock([], planner, "cpu"), started=60)
+    assert "(a guess)" in shown.eta()
+    stands(shown, entry, 10, 50.0)
+    left = shown.left_of(entry)
+    assert left == pytest.approx(450, abs=2)
+    assert shown.left() == pytest.approx(450 + 510, abs=10), "the next one is expected to take as long as this one"
+    assert "(a guess)" not in shown.eta()
+
+
+def test_without_a_terminal_a_line_tells_now_and_then(planner, trained, board, capsys, monkeypatch):
+    shown, entry = board(Clock([], planner, "cpu"), started=5)
+    shown.quiet = False
+    stands(shown, entry, 40, 4.0)
+    shown.refresh(lambda name: "cpu")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(shown, "_shown", time.monotonic() - 61)
+    shown.refresh(lambda name: "cpu")
+    shown.refresh(lambda name: "cpu")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("1 running, 1 queued; ETA")
+    assert line.endswith(f"{entry.name} 40 %")
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(3, "3 s"), (125, "2 min 05 s"), (7260, "2 h 01 min")])

@@ -21,7 +21,7 @@ from danseo.cli.tuning import tune
 @click.option("--ray-address", metavar="ADDRESS", help="host:port or auto. [default: a local cluster]")
 @click.option("--retries", default=0, show_default=True, type=click.IntRange(min=0), help="New tries of a failed run.")
 @click.option("--force", is_flag=True, help="Run anew what is done already.")
-@click.option("--dry-run", is_flag=True, help="Show the runs, which are done, and how long the rest would take.")
+@click.option("--dry-run", is_flag=True, help="Show what varies, what is done, how long the rest takes; offline.")
 @as_json_option
 def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool, **named: Any) -> None:
     """Run many settings, by a grid, a list or a search, on all devices at once; the same command goes on."""

@@ -18,6 +18,7 @@ from danseo.records import Prediction
 from danseo.runs.naming import folder_name
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
+STANDING = "standing.json"  # how far a training is, while it goes on
 KEPT = "weights"  # where averaging keeps last, best_raw, best_swa and final_swa
 
 
@@ -181,7 +182,8 @@ class Run:
         """Remove what only an unfinished run needs."""
         for name in (CHECKPOINT, f"{CHECKPOINT}.old", f"{CHECKPOINT}.new"):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        (self.path / BEST).unlink(missing_ok=True)
+        for name in (BEST, STANDING):
+            (self.path / name).unlink(missing_ok=True)
 
 
 @contextmanager

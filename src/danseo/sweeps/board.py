@@ -3,26 +3,28 @@
 import sys
 import time
 from collections.abc import Callable, Mapping
+from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
-from danseo.sweeps.plan import Point, read_evaluations
+from danseo.runs.standing import Standing, StandingFile
+from danseo.sweeps.clock import Clock
+from danseo.sweeps.plan import Point
 from danseo.sweeps.schedule import Entry, Schedule, longest_first, makespan
 
-_SHOWN_FAILURES = 8
+_SHOWN = 8  # of many failures, or of many running runs in a line
+_DRAWN, _SAID = 0.5, 60.0  # seconds between two pictures on a terminal, and between two lines elsewhere
 
 
 class Board:
     """Shows a schedule; quiet says nothing at all."""
 
-    def __init__(self, schedule: Schedule, points: Mapping[str, Point], *, quiet: bool = False) -> None:
-        self.schedule, self.points, self.quiet = schedule, points, quiet
-        self.started, self.ended_seconds, self.expected_seconds = time.time(), 0.0, 0.0
-        self.slots = 1
+    def __init__(
+        self, schedule: Schedule, points: Mapping[str, Point], clock: Clock, *, slots: int = 1, quiet: bool = False
+    ) -> None:
+        self.schedule, self.points, self.clock, self.slots, self.quiet = schedule, points, clock, slots, quiet
         self._live: Any = None
-        self._begun: dict[str, float] = {}
-        """How far runs were when they were started: those that go on from a checkpoint."""
-        self._shown = 0.0
+        self._shown = time.monotonic()
 
     def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
@@ -48,59 +50,92 @@ class Board:
 
     def event(self, entry: Entry, what: str) -> None:
         """A run changed its state."""
-        if what == "started":
-            self._begun[entry.name] = self.share(entry)
-        if what == "done" and entry.started:
-            self.ended_seconds += time.time() - entry.started
-            self.expected_seconds += entry.seconds
         settled, count = len(self.schedule.of("done", "failed", "pruned")), len(self.schedule.entries)
         detail = f": {entry.error}" if entry.error and what in ("failed", "retry", "pruned", "lost") else ""
         if not self._live:
-            left = f"; ETA {clock_time(self.left())}" if settled < count and what in ("done", "failed") else ""
+            left = f"; {self.eta()}" if settled < count and what in ("done", "failed") else ""
             self.note(f"[{settled}/{count}] {entry.name} {what}{detail}{left}")
 
+    def eta(self) -> str:
+        """When all will be done, and whether that is more than a guess."""
+        open_ones = [self.points[entry.name] for entry in self.schedule.of("running", "queued")]
+        guessed = self.pace() is None and not all(map(self.clock.knows, open_ones))
+        return f"ETA {clock_time(self.left())}{' (a guess)' if guessed else ''}"
+
     def left(self) -> float:
-        """Seconds until all is done, as far as one can tell."""
-        pace = self.ended_seconds / self.expected_seconds if self.expected_seconds > 0 else 1.0
+        """Seconds until all is done: running runs by how far they are, queued ones by those that ended."""
         running = [self.left_of(entry) for entry in self.schedule.of("running")]
-        queued = longest_first(entry.seconds * pace for entry in self.schedule.of("queued"))
+        queued = longest_first(self._expected(entry) for entry in self.schedule.of("queued"))
         return makespan([*running, *queued], self.slots)
 
-    def left_of(self, entry: Entry) -> float:
-        """Seconds until a running run is done: by its log, else by what was expected."""
-        share, gone = self.share(entry), time.time() - entry.started
-        begun = self._begun[entry.name] = min(share, self._begun.get(entry.name, 0.0))  # less: it started anew
-        if share > begun:
-            return gone * (1 - share) / (share - begun)
-        return max(0.0, entry.seconds * (1 - begun) - gone)
+    def _expected(self, entry: Entry) -> float:
+        """Seconds of a queued run; a guess is corrected by what running runs show of it."""
+        return entry.seconds * (1.0 if self.clock.knows(self.points[entry.name]) else self.pace() or 1.0)
 
-    def share(self, entry: Entry) -> float:
-        """How far a running run is, by its last evaluation; 0 where nothing is known."""
-        evaluations = read_evaluations(self.points[entry.name].run.path / "log.jsonl")
-        epochs = self.points[entry.name].config.train.epochs
-        return min(1.0, evaluations[-1]["epoch"] / epochs) if evaluations else 0.0
+    def pace(self) -> float | None:
+        """How many times longer than guessed running runs take; None where none shows it."""
+        running = [entry for entry in self.schedule.of("running") if self.standing(entry)]
+        guessed = [entry for entry in running if not self.clock.knows(self.points[entry.name]) and entry.seconds > 0]
+        return median((self._gone(e) + self.left_of(e)) / e.seconds for e in guessed) if guessed else None
+
+    def left_of(self, entry: Entry) -> float:
+        """Seconds until a running run is done: by its steps, and what usually comes after them."""
+        standing, gone = self.standing(entry), self._gone(entry)
+        if standing is None:
+            return max(0.0, entry.seconds - gone)
+        start = self.clock.start(self.points[entry.name])
+        if standing.time < entry.started:  # an earlier process wrote it, and the run goes on from there
+            return max(0.0, start + standing.left() - gone)
+        before = max(0.0, standing.time - entry.started - standing.seconds)
+        after, since = max(0.0, start - before), time.time() - standing.time
+        return max(0.0, standing.left() + after - since)
+
+    def _gone(self, entry: Entry) -> float:
+        return time.time() - entry.started
+
+    def standing(self, entry: Entry) -> Standing | None:
+        """How far a run is with its steps; None where it has made none."""
+        return StandingFile(self.points[entry.name].run.path).read()
 
     def refresh(self, place: Callable[[str], str]) -> None:
-        """Draw anew, twice a second at most."""
-        if self._live and time.monotonic() - self._shown >= 0.5:
+        """Draw anew, twice a second at most; without a terminal say a line once a minute."""
+        since = time.monotonic() - self._shown
+        if self._live and since >= _DRAWN:
             self._live.update(self._table(place))
-            self._shown = time.monotonic()
+        elif not self._live and since >= _SAID:
+            self.note(self._line())
+        else:
+            return
+        self._shown = time.monotonic()
+
+    def _line(self) -> str:
+        running = self.schedule.of("running")
+        shown = ", ".join(f"{entry.name} {self._share(entry)}" for entry in running[:_SHOWN])
+        more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
+        return f"{self._counts()}; {self.eta()}; running: {shown}{more}"
+
+    def _counts(self) -> str:
+        counts = {state: len(self.schedule.of(state)) for state in ("done", "running", "queued", "failed", "pruned")}
+        return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+
+    def _share(self, entry: Entry) -> str:
+        if self.points[entry.name].run.is_finished:
+            return "100 %"  # and its process is about to end
+        standing = self.standing(entry)
+        return f"{100 * standing.share:.0f} %" if standing else "–"
 
     def _table(self, place: Callable[[str], str]) -> Any:
         from rich.table import Table
         from rich.text import Text
 
-        counts = {state: len(self.schedule.of(state)) for state in ("done", "running", "queued", "failed", "pruned")}
-        title = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        table = Table(title=f"{title}; ETA {clock_time(self.left())}", title_justify="left", box=None)
+        table = Table(title=f"{self._counts()}; {self.eta()}", title_justify="left", box=None)
         for column in ("run", "where", "progress", "for", "ETA"):
-            table.add_column(column, no_wrap=column == "run")
+            table.add_column(column, overflow="fold")
         for entry in self.schedule.of("running"):
-            share = self.share(entry)
-            shown = f"{100 * share:.0f} %" if share else "–"
-            gone, left = clock_time(time.time() - entry.started), clock_time(self.left_of(entry))
-            table.add_row(Text(entry.name), place(entry.name), shown, gone, left)
-        for entry in self.schedule.of("failed")[-_SHOWN_FAILURES:]:
+            known = self.standing(entry) or self.clock.knows(self.points[entry.name])
+            left = clock_time(self.left_of(entry)) if known else "–"
+            table.add_row(Text(entry.name), place(entry.name), self._share(entry), clock_time(self._gone(entry)), left)
+        for entry in self.schedule.of("failed")[-_SHOWN:]:
             table.add_row(Text(entry.name, style="red"), "failed", Text(entry.error[:60]), "", "")
         return table
 

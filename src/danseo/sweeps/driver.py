@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Protocol
 
 from danseo.config import flat
+from danseo.runs.index import read_record
 from danseo.sweeps.board import Board
+from danseo.sweeps.clock import Clock
 from danseo.sweeps.local import Ended
 from danseo.sweeps.locks import Locks
-from danseo.sweeps.plan import Clock, Point
+from danseo.sweeps.plan import Point
 from danseo.sweeps.schedule import Entry, Schedule, Standing, State
 from danseo.sweeps.worker import Order, is_done, leave_error
 from danseo.tables import Table
@@ -107,7 +109,7 @@ class Driver:
         self.force_before = self.started if force else None
         self.points: dict[str, Point] = {}
         self.schedule = Schedule(retries)
-        self.board = Board(self.schedule, self.points, quiet=quiet)
+        self.board = Board(self.schedule, self.points, clock, quiet=quiet)
         self._settled: set[str] = set()
         self._watched = 0.0
         self._waits = False
@@ -175,10 +177,18 @@ class Driver:
         if ending in ("failed", "pruned"):
             error = error or self.schedule.entries[ended.name].error or ending
             self._leave(self.points[ended.name], error)
+        if ending == "done":
+            self._learn(self.schedule.entries[ended.name])
         entry = self.schedule.end(ended.name, ending, time.time(), error)
         self.journal.write(entry.name, entry.state if ending != "lost" else "lost", ending=ending, error=error)
         if ending in ("failed", "lost") and entry.state == "queued":
             self.board.event(entry, "retry" if ending == "failed" else "lost")
+
+    def _learn(self, ended: Entry) -> None:
+        """Expect of the queued runs what the ended one took."""
+        self.clock.learn(read_record(self.points[ended.name].run), time.time() - ended.started)
+        for entry in self.schedule.of("queued"):
+            entry.seconds = self.clock.seconds(self.points[entry.name])
 
     def _leave(self, point: Point, error: str) -> None:
         """The reason into the run directory, unless somebody else has begun to work there."""

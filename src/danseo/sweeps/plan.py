@@ -1,11 +1,10 @@
-"""What a sweep comes to: its run directories, what is done already, and how long the rest will take."""
+"""What a sweep comes to: its run directories, and what is done already."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from danseo import data
@@ -19,9 +18,8 @@ from danseo.runs.index import Record, find_runs, read_record
 from danseo.tasks import get_task
 
 _FLOOR_PARAMETERS = {"majority": 1e3, "linear": 1e5}
-_GUESSED_SPEED = {"cpu": 2e10, "cuda": 2e13, "mps": 2e12}
-"""Multiplications per second where no finished run tells."""
-_PIECES = 60 * 3  # of an example, each with a way forward and twice that back
+_BASE = {"hidden_size": 768, "num_hidden_layers": 12}
+_LEARNING = 3  # a way forward, and twice that back
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,11 @@ class Point:
 
     config: RunConfig
     run: Run
-    passes: float
-    """Examples that it sees, over all epochs."""
+    work: float
+    """Examples that the encoder reads, over all epochs and evaluations; one that it learns from counts three times."""
     parameters: float
+    model: str
+    """What the model's folder holds, as a hash, or which Hub id it is."""
 
     @property
     def name(self) -> str:
@@ -40,30 +40,50 @@ class Point:
 
 
 class Planner:
-    """Turns configs into points; data files and models are looked at once each."""
+    """Turns configs into points; data files and models are looked at once each, and the Hub only where it may be."""
 
-    def __init__(self, root: Path, runs: Path) -> None:
-        self.root, self.runs = root.resolve(), runs.resolve()
+    def __init__(self, root: Path, runs: Path, *, offline: bool = False) -> None:
+        self.root, self.runs, self.offline = root.resolve(), runs.resolve(), offline
         self.hashes: dict[str, dict[str, str]] = {}
-        self.examples: dict[str, int] = {}
+        self.examples: dict[str, dict[str, int]] = {}
+        """Task -> split -> how many there are."""
         self.parameters: dict[str, float] = {}
+        self.unseen: list[str] = []
+        """Models of the Hub that are not on this machine, so that their size is not known."""
         self._identities: dict[tuple[str, str], dict[str, str]] = {}
 
     def point(self, config: RunConfig) -> Point:
         """The run directory of a config, checked: the data, the model, and who else uses the directory."""
         self._read_data(config.task)
         if config.model not in self.parameters:
-            self.parameters[config.model] = parameters_of(config.model, config.trust_remote_code)
+            self.parameters[config.model] = self._size(config)
         _check_fit(config)
-        run = Run(run_path(self.runs, config, self._identity(config)))
-        share = self.passes(config.task, config.limit, config.train.epochs)
-        point = Point(config, run, share, self.parameters[config.model])
+        identity = self._identity(config)
+        run = Run(run_path(self.runs, config, identity))
+        model = identity.get("model", config.model)
+        point = Point(config, run, self.work(flat(config)), self.parameters[config.model], model)
         _check_directory(point)
         return point
 
-    def passes(self, task: str, limit: int, epochs: float) -> float:
-        """How many examples a run sees."""
-        return min(limit or self.examples[task], self.examples[task]) * epochs
+    def work(self, settings: Mapping[str, Any]) -> float:
+        """How many examples a run of these settings reads; a floor goes over them once."""
+        counts, limit = self.examples[settings["task"]], settings["limit"]
+        train = min(limit or counts["train"], counts["train"])
+        if settings["model"] in FLOORS:
+            return train + counts["dev"]
+        epochs = settings["train.epochs"]
+        judged = counts["dev"] / (1 if settings["train.select_on"] == "dev" else 2)
+        return float(_LEARNING * train * epochs + judged * max(1, settings["train.evaluations"] * epochs))
+
+    def _size(self, config: RunConfig) -> float:
+        """The parameters of a model; offline one of the Hub is looked for on this machine alone."""
+        if not self.offline or config.model in FLOORS or Path(config.model).is_dir():
+            return parameters_of(config.model, config.trust_remote_code)
+        _check_id(config.model)
+        facts = kept_facts(config.model)
+        if facts is None:
+            self.unseen.append(config.model)
+        return _above_embeddings(facts or _BASE)
 
     def _read_data(self, name: str) -> None:
         if name in self.hashes:
@@ -72,7 +92,7 @@ class Planner:
         files = {split: data.require_file(task, split, self.root) for split in ("train", "dev")}
         counts = {split: len(task.read(path)) for split, path in files.items()}
         self.hashes[name] = {path.name: content_sha256(path) for path in files.values()}
-        self.examples[name] = counts["train"]
+        self.examples[name] = counts
 
     def _identity(self, config: RunConfig) -> dict[str, str]:
         key = config.task, config.model
@@ -87,22 +107,44 @@ def parameters_of(model: str, trust_remote_code: bool = False) -> float:
         return _FLOOR_PARAMETERS[model]
     folder = Path(model)
     if folder.is_dir():
-        facts = _read_facts(folder / "config.json")
+        facts = read_facts(folder / "config.json")
         if not any(folder.glob("*.safetensors")):
             raise DanseoError(f"model {model} has no safetensors weights; convert them (danseo never loads pickles)")
-    elif near := get_close_matches(model, FLOORS, 1, cutoff=0.7):
-        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
-    elif model.startswith(("/", ".", "~")):
-        raise DanseoError(f"model {model}: no such folder")
     else:
+        _check_id(model)
         from danseo.models.encoder.network import load_encoder_config
 
         facts = load_encoder_config(model, trust_remote_code).to_dict()
+    return _above_embeddings(facts)
+
+
+def _check_id(model: str) -> None:
+    """Refuse what is neither a folder nor an id of the Hub."""
+    if near := get_close_matches(model, FLOORS, 1, cutoff=0.7):
+        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
+    if model.startswith(("/", ".", "~")):
+        raise DanseoError(f"model {model}: no such folder")
+
+
+def _above_embeddings(facts: Mapping[str, Any]) -> float:
     hidden, layers = facts.get("hidden_size") or 768, facts.get("num_hidden_layers") or 12
     return float(12 * hidden * hidden * layers)
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
+def kept_facts(model: str) -> dict[str, Any] | None:
+    """The configuration of a Hub model that is on this machine already; nothing is fetched."""
+    from huggingface_hub import try_to_load_from_cache
+
+    name, _, revision = model.partition("@")
+    try:
+        found = try_to_load_from_cache(name, "config.json", revision=revision or None)
+    except ValueError:
+        raise DanseoError(f"model {model}: neither a folder nor an id of the Hub such as klue/roberta-base") from None
+    return read_facts(Path(found)) if isinstance(found, str) else None
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The configuration of a checkpoint folder."""
     try:
         facts = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -132,53 +174,6 @@ def _check_directory(point: Point) -> None:
         raise DanseoError(
             f"{path} holds another run ({name} = {there[name]}, not {own[name]}); move it away, or use another --runs"
         )
-
-
-# How long it will take
-
-
-class Clock:
-    """Expected seconds of points, learned from finished runs where there are some."""
-
-    def __init__(self, records: Sequence[Record], planner: Planner, device: str) -> None:
-        self.device = device.split(":")[0]
-        self.same: dict[tuple[str, str], list[float]] = {}
-        """Task and model -> seconds per example."""
-        self.rates: list[float] = []
-        """Seconds per example and parameter, of all encoders."""
-        for record in records:
-            seconds, settings = record.surroundings.get("seconds"), record.settings
-            if record.status == "done" and seconds and settings["task"] in planner.examples and self._fits(record):
-                passes = planner.passes(settings["task"], settings["limit"], settings["train.epochs"])
-                self._learn(settings["task"], settings["model"], seconds / max(1, passes), planner)
-
-    def _fits(self, record: Record) -> bool:
-        """A run on another kind of device says nothing about this one; floors take the CPU anyway."""
-        return record.settings["model"] in FLOORS or str(record.surroundings.get("device")).startswith(self.device)
-
-    def _learn(self, task: str, model: str, rate: float, planner: Planner) -> None:
-        self.same.setdefault((task, _short(model)), []).append(rate)
-        if model not in FLOORS and model in planner.parameters:
-            self.rates.append(rate / planner.parameters[model])
-
-    def seconds(self, point: Point) -> float:
-        """Expected, from runs of the same task and model, else of any, else a guess from sizes."""
-        if same := self.same.get((point.config.task, _short(point.config.model))):
-            return median(same) * point.passes
-        if self.rates and point.config.model not in FLOORS:
-            return median(self.rates) * point.passes * point.parameters
-        return point.passes * point.parameters * _PIECES / _GUESSED_SPEED.get(self.device, _GUESSED_SPEED["cpu"])
-
-    def source(self, points: Sequence[Point]) -> str:
-        """Where the expectation comes from, in words."""
-        known = sum((point.config.task, _short(point.config.model)) in self.same for point in points)
-        if known == len(points):
-            return "from finished runs of the same task and model"
-        return "from finished runs and sizes" if known or self.rates else "a guess from sizes; no finished run to go by"
-
-
-def _short(model: str) -> str:
-    return Path(model).resolve().name if Path(model).is_dir() else model
 
 
 def records_of(runs: Path) -> list[Record]:

@@ -1,14 +1,19 @@
 """All that is checked and looked up before a sweep starts anything."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import SimpleNamespace
+from typing import Any
 
 from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.models.floor import FLOORS
+from danseo.recipes import encoder_facts
+from danseo.sweeps.clock import Clock, measured
 from danseo.sweeps.devices import find_devices, fitting, machine_memory
-from danseo.sweeps.plan import Clock, Planner, Point, records_of, state_of
+from danseo.sweeps.plan import Planner, Point, kept_facts, read_facts, records_of, state_of
 from danseo.sweeps.ranges import Choice
 from danseo.sweeps.ray_cluster import check_address
 from danseo.sweeps.space import Sweep, named_in, read_sweep
@@ -45,13 +50,14 @@ class Prepared:
         return not (force or self.sweep.search) and all(state_of(point) == "done" for point in self.points)
 
 
-def prepare(path: Path, options: Options) -> Prepared:
+def prepare(path: Path, options: Options, *, offline: bool = False) -> Prepared:
     """Read the file, look at data, models, directories and devices, and learn from finished runs."""
     _check_options(options)
     sweep = read_sweep(path)
-    planner = Planner(options.root, options.runs)
+    planner = Planner(options.root, options.runs, offline=offline)
+    look = local_facts if offline else encoder_facts
     with named_in(path):
-        configs = sweep.configs() if not sweep.search else _corners(sweep)
+        configs = sweep.configs(look) if not sweep.search else _corners(sweep, look)
         # A folder named in two ways makes two configs, but one run.
         points = list({point.name: point for point in map(planner.point, configs)}.values())
     trained = any(point.config.model not in FLOORS for point in points)
@@ -59,8 +65,17 @@ def prepare(path: Path, options: Options) -> Prepared:
     if options.executor == "local":
         with named_in(path):
             devices = fitting(devices, sweep.resources.memory, machine_memory)
-    clock = Clock(records_of(planner.runs), planner, devices[0])
+    clock = Clock(records_of(planner.runs), planner, devices[0], measured(planner.runs))
     return Prepared(sweep, planner, points, devices, clock)
+
+
+def local_facts(model: str, recipe: str, trust_remote_code: bool = False) -> Any:
+    """What a recipe asks of an encoder, as far as it is on this machine."""
+    if model in FLOORS or recipe != "official":
+        return None
+    folder = Path(model)
+    facts = read_facts(folder / "config.json") if folder.is_dir() else kept_facts(model)
+    return SimpleNamespace(**{"model_type": "", **facts}) if facts else None
 
 
 def _check_options(options: Options) -> None:
@@ -86,7 +101,7 @@ def make_folder(runs: Path) -> None:
         raise DanseoError(f"--runs {runs} cannot be written: {error.strerror}; choose another folder") from None
 
 
-def _corners(sweep: Sweep) -> list[RunConfig]:
+def _corners(sweep: Sweep, look: Callable[[str, str, bool], Any]) -> list[RunConfig]:
     """Configs that show whether a search can be run at all: each model that it may choose."""
     assert sweep.search
     first = {
@@ -94,4 +109,4 @@ def _corners(sweep: Sweep) -> list[RunConfig]:
     }
     models = sweep.search.space.get("model")
     choices = models.values if isinstance(models, Choice) else (first.get("model"),)
-    return [sweep.config(first | ({"model": model} if model else {})) for model in choices]
+    return [sweep.config(first | ({"model": model} if model else {}), look) for model in choices]

@@ -1,10 +1,11 @@
 """A sweep as a TOML file: base settings, and the choices that make runs of them."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -63,28 +64,25 @@ class Sweep:
     search: Search | None
     resources: Resources
 
-    def configs(self) -> list[RunConfig]:
+    def configs(self, look: Callable[[str, str, bool], Any] = encoder_facts) -> list[RunConfig]:
         """Every entry of [[runs]] with every combination of [grid], each config once."""
-        facts: dict[tuple[Any, ...], Any] = {}
+        look = cache(look)
         found = [
-            self.config(entry | dict(zip(self.grid, values, strict=True)), facts)
+            self.config(entry | dict(zip(self.grid, values, strict=True)), look)
             for entry in self.runs or [{}]
             for values in product(*self.grid.values())
         ]
         return list(dict.fromkeys(found))
 
-    def config(self, settings: Mapping[str, Any], facts: dict[tuple[Any, ...], Any] | None = None) -> RunConfig:
-        """The base with some settings changed; facts remembers what recipes ask of encoders."""
+    def config(self, settings: Mapping[str, Any], look: Callable[[str, str, bool], Any] = encoder_facts) -> RunConfig:
+        """The base with some settings changed; recipes look at the encoder."""
         chosen = {**self.base, **settings}
         missing = [name for name in ("task", "model") if name not in chosen]
         if missing:
             raise DanseoError(f"no {' and no '.join(missing)} given; set it in the file, in [grid] or in each [[runs]]")
         task, model, recipe = get_task(chosen.pop("task")).name, chosen.pop("model"), chosen.pop("recipe", "default")
-        key = (model, recipe, bool(chosen.get("trust_remote_code")))
-        facts = facts if facts is not None else {}
-        if key not in facts:
-            facts[key] = encoder_facts(*key)
-        return configured(task, model, recipe, chosen, facts[key])
+        encoder = look(model, recipe, bool(chosen.get("trust_remote_code")))
+        return configured(task, model, recipe, chosen, encoder)
 
 
 def read_sweep(path: Path) -> Sweep:

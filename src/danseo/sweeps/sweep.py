@@ -11,9 +11,10 @@ from danseo.models.load import packages_of
 from danseo.runs.directory import Run
 from danseo.runs.index import in_order, read_record
 from danseo.sweeps.driver import Driver, Executor, Journal, Listed, Source
+from danseo.sweeps.forecast import Forecast, SearchForecast, make_forecast
 from danseo.sweeps.local import LocalExecutor
 from danseo.sweeps.locks import Locks
-from danseo.sweeps.outcome import Forecast, Outcome
+from danseo.sweeps.outcome import Outcome
 from danseo.sweeps.preparing import Options, Prepared, make_folder, prepare
 
 
@@ -50,15 +51,15 @@ def needed_packages(prepared: Prepared, options: Options) -> dict[str, None]:
     return dict.fromkeys((*models, *search, *(("ray",) if options.executor == "ray" else ())))
 
 
-def forecast(path: Path, options: Options) -> Forecast:
-    """What run_sweep would do; a Ray cluster is asked for its room."""
-    prepared = prepare(path, options)
+def forecast(path: Path, options: Options) -> Forecast | SearchForecast:
+    """What run_sweep would do, without the Hub; a Ray cluster is asked for its room."""
+    prepared = prepare(path, options, offline=True)
     slots = len(prepared.devices)
     if options.executor == "ray":
         executor = make_executor(prepared, options)
         slots = executor.capacity()
         executor.close()
-    return Forecast(prepared, slots, options.force)
+    return make_forecast(prepared, slots, force=options.force)
 
 
 def make_executor(prepared: Prepared, options: Options) -> Executor:
