@@ -172,6 +172,15 @@ def test_a_tokenizer_is_the_same_whether_it_has_cut_texts_or_not(tokenizer):
     assert tokenizer_identity(tokenizer) == before
 
 
+def test_text_that_looks_special_is_only_text(tokenizer):
+    mention, (ids, marks) = row_of(tokenizer, f"[MASK] [SEP][PAD] {TEXT}")
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    assert [place for place, id in enumerate(ids.tolist()) if id in special] == np.flatnonzero(
+        marks == SPECIAL
+    ).tolist()
+    assert tokenizer.decode(ids[marks == TARGET]) == mention.item.target
+
+
 def test_a_mention_whose_antecedent_is_out_of_sight_is_no_item(tokenizer):
     long = "이순신은 장군이다. " + "그때 사람들이 모였다. " * 30 + "마침내 이순신을 보았다."
     assert row_of(tokenizer, long, 0, seq_len=48)[1] is None
