@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,8 @@ class Job:
     device: str | None = None
     quiet: bool = False
     on_score: OnScore | None = None
+    series: Path | None = None
+    """The file in which the runs of a sweep agree on precision and attention."""
     model: str | None = None
     """What the folder of the model holds, as a hash."""
     started: float = 0.0
@@ -68,6 +71,7 @@ def run_experiment(
     quiet: bool = False,
     force: bool = False,
     on_score: OnScore | None = None,
+    series: Path | None = None,
 ) -> Run:
     """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on."""
     started, task = time.perf_counter(), get_task(config.task)
@@ -84,7 +88,8 @@ def run_experiment(
         run.remove()
     train, dev = (task.read(files[split]) for split in ("train", "dev"))
     model = identity.get("model")
-    job = Job(config, task, train[: config.limit or None], dev, run, hashes, device, quiet, on_score, model, started)
+    train = train[: config.limit or None]
+    job = Job(config, task, train, dev, run, hashes, device, quiet, on_score, series, model, started)
     try:
         run_floor(job) if config.model in FLOORS else run_encoder(job)
     except DanseoError as error:
@@ -125,7 +130,8 @@ def run_encoder(job: Job) -> None:
             progress.note(cost.line())
         workers.wait()
         standing = StandingFile(job.run.path) if workers.is_first else None
-        fitted = model.fit(job.run, lambda *at: _stepped(job, progress, standing, *at), progress.note)
+        on_step = partial(_stepped, job, progress, standing)
+        fitted = model.fit(job.run, on_step, progress.note, job.series)
         kept = model.score_kept(job.run, fitted)
         predictions = model.predict_dev()
     if workers.is_first:

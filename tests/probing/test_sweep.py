@@ -18,7 +18,7 @@ from danseo.probing.items import shipped_items, write_items
 from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import ADDED, LEGACY, csv_text, merged, read_reference
 from danseo.probing.sheet import comparison
-from danseo.probing.sweep import Sweep
+from danseo.probing.sweep import Sweep, trained_gear
 
 from .tiny import FakeAnalyser
 
@@ -53,6 +53,41 @@ def test_spellings_are_other_evaluations(training, tmp_path):
     read_reference(path, records[0]["eval_set_hash"], "separate")  # which was the only way when files did not say
     with pytest.raises(DanseoError, match="probed with --spelling separate, here it is natural"):
         read_reference(path, records[0]["eval_set_hash"], "natural")
+
+
+def test_a_series_is_computed_in_one_way(training, tmp_path, monkeypatch):
+    """What auto chose first holds for all, in later commands too; other ways are other evaluations and stand apart."""
+    measured = ["fp32"]
+    monkeypatch.setattr(
+        "danseo.probing.masked.usable_precision",
+        lambda model, device, precision, on_note: measured.pop() if precision == "auto" else precision,
+    )
+    checkpoints = [Checkpoint(str(path)) for _, path in numbered(training)[:2]]
+    records = []
+    for checkpoint in checkpoints:  # each in a command of its own
+        sweep = make_sweep(tmp_path)
+        sweep.precision = "auto"
+        records.append(sweep.probe(checkpoint))
+        sweep.save(tmp_path, 1, "complete")
+    assert [(record["status"], record["dtype"], record["attention"]) for record in records] == [
+        ("ok", "fp32", "own")
+    ] * 2
+    other = make_sweep(tmp_path, gear=("fp32", "eager"))
+    assert other.identity(checkpoints[0]) != sweep.identity(checkpoints[0])
+    other.probe(checkpoints[0])
+    summary = other.save(tmp_path, 1, "complete")
+    assert [row["attention"] for row in summary["results"]] == ["eager"]
+    assert [row["attention"] for row in summary["other_sets"]] == ["own", "own"]
+
+
+def test_a_training_is_probed_as_it_computed(training, tmp_path):
+    folder = tmp_path / "run" / "checkpoint-20"
+    shutil.copytree(training / "checkpoint-20", folder)
+    for device, gear in (("cpu", ("fp32", "eager")), ("cuda", None)):
+        kept = {"precision": "fp32", "attention": "eager", "device": device}
+        (folder.parent / "gear.json").write_text(json.dumps(kept))
+        assert trained_gear(Checkpoint(str(folder)), "cpu") == gear
+    assert trained_gear(Checkpoint("some/model"), "cpu") is None
 
 
 def test_discovery(golden, tmp_path):

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from danseo.config import flat
 from danseo.errors import DanseoError
+from danseo.sweeps import worker
 from danseo.sweeps.devices import check_device, find_devices, fitting, on_device
 from danseo.sweeps.local import LocalExecutor
 from danseo.sweeps.locks import Locks
+from danseo.sweeps.worker import Order
 from tests.sweeps.conftest import FAKE, tries
 
 
@@ -153,6 +156,35 @@ def test_a_worker_sees_one_gpu_and_its_share_of_the_cores(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
     assert on_device("cuda:1", 1)[1]["CUDA_VISIBLE_DEVICES"] == "6"
     assert on_device("cpu", 16)[1]["OMP_NUM_THREADS"] == "1"
+
+
+def test_workers_get_the_threads_of_the_plan(monkeypatch, points, tmp_path):
+    """Whatever the shell had: by their environment, and by word where torch was there before."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    (point,) = points(1)
+    (tmp_path / "fake.py").write_text(FAKE)
+    executor = LocalExecutor(["cpu", "cpu"], [sys.executable, str(tmp_path / "fake.py")])
+    executor.start(Order(point.name, flat(point.config), "", str(point.run.path.parent)))
+    order = executor.children[point.name].order
+    executor.close()
+    assert order.threads == 3
+    before, seen = torch.get_num_threads(), []
+
+    def run_experiment(*arguments, series, **options):
+        seen.append((torch.get_num_threads(), series))
+        return point.run
+
+    monkeypatch.setattr("danseo.experiment.run_experiment", run_experiment)
+    try:
+        for device in ("cpu", "cuda:1", "cuda:0"):
+            settings = {**order.settings, "model": "some/encoder"}
+            worker._run(replace(order, settings=settings, device=device, series=str(tmp_path)), point.run)
+    finally:
+        torch.set_num_threads(before)
+    assert [threads for threads, _ in seen] == [3, 3, 3]
+    assert len({series for _, series in seen}) == 2, "one agreement for all cards, another for the CPU"
 
 
 def test_memory_bounds_the_slots():

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from danseo.config import TrainConfig  # noqa: E402
 from danseo.models.encoder.kind import Features  # noqa: E402
-from danseo.models.masked import MaskedKind  # noqa: E402
+from danseo.models.masked import MaskedKind, MaskedNetwork  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.training import masked_fit  # noqa: E402
 from danseo.training.masked_fit import MaskedFit  # noqa: E402
@@ -30,7 +30,8 @@ def test_a_step_is_measured_by_small_ones(tmp_path, monkeypatch, batch, sizes):
     """Four rows are a part here; a step takes a second and half a second per row."""
     settings = {"batch_size": batch, "batch_tokens": 64, "precision": "fp32", "attention": "eager"}
     model = network_of("bert", "AutoModelForMaskedLM").model
-    fit = MaskedFit(model, MaskedKind(masked, 0), TrainConfig(**settings), 1, Workers("cpu"), Run(tmp_path), 16)
+    network, kind = MaskedNetwork(model, 16), MaskedKind(masked, 0)
+    fit = MaskedFit(network, kind, TrainConfig(**settings), 1, Workers("cpu"), Run(tmp_path))
     steps, now, seen = masked_fit.train_steps, 0.0, []
 
     def timed(*arguments):

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,7 +60,8 @@ class OtherHead(Inner):
 
 
 def fake(*known: str, inner: type[Inner] = Inner, **options):
-    return SimpleNamespace(model=inner(*(known or ("sdpa", "eager")), **options))
+    model = inner(*(known or ("sdpa", "eager")), **options)
+    return SimpleNamespace(model=model, use_attention=model.set_attn_implementation)
 
 
 @pytest.fixture
@@ -170,6 +172,41 @@ def test_a_run_keeps_its_gear_where_settings_and_device_allow(trials, tmp_path):
     assert recorded_gear(run, TrainConfig(precision="bf16"), CPU) is None
     assert recorded_gear(run, TrainConfig(), torch.device("cuda")) is None
     assert recorded_gear(Run(tmp_path / "other"), TrainConfig(), CPU) is None
+
+
+def test_a_run_that_goes_on_with_other_threads_says_so_and_keeps_both(trials, tmp_path):
+    run, workers, notes = Run(tmp_path), Workers("cpu"), []
+    threads = torch.get_num_threads()
+    settle = partial(settled_gear, fake(), TrainConfig(), workers, run, 1000, notes.append)
+    settle()
+    assert run.read_json("gear.json")["threads"] == threads
+    try:
+        torch.set_num_threads(threads + 1)
+        settle()
+        assert notes == [], "nothing was learned yet: this is the beginning"
+        assert run.read_json("gear.json")["threads"] == threads + 1
+        run.save_checkpoint({"weight": torch.zeros(1)}, {"step": 1})
+        settle()
+        assert notes == [], "as it began"
+        torch.set_num_threads(threads)
+        settle()
+    finally:
+        torch.set_num_threads(threads)
+    assert f"(threads {threads + 1} then, {threads} now): not bit for bit" in notes[0]
+    kept = run.read_json("gear.json")
+    assert kept["threads"] == threads + 1
+    assert [later["threads"] for later in kept["later"]] == [threads]
+
+
+def test_the_runs_of_a_series_compute_alike(trials, tmp_path):
+    """Little work would take the usual gear, and much the fastest; the first to choose decides for all."""
+    series, workers = tmp_path / "sweep" / "model.json", Workers("cpu")
+    series.parent.mkdir()
+    settled = [settled_gear(fake(), TrainConfig(), workers, None, pieces, series=series) for pieces in (1e15, 1000)]
+    assert settled == [HALF_EAGER, HALF_EAGER]
+    assert [path.name for path in series.parent.iterdir()] == ["model.json"]
+    apart = tmp_path / "apart" / "model.json"
+    assert settled_gear(fake(), TrainConfig(), workers, None, 1e15, series=apart) == SDPA, "which all would take"
 
 
 # Measuring

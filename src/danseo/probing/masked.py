@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from danseo.hub import pretrained
 if TYPE_CHECKING:
     from torch import Tensor
 
+OWN = "own"
+"""The attention that the library chooses for the family."""
 TOKENS = {"cpu": 1024, "cuda": 32768}  # pieces in a batch, padding included
 
 
@@ -43,14 +46,18 @@ class MaskedModel:
         device: str | None = None,
         precision: str = "auto",
         on_note: Callable[[str], None] = lambda line: None,
+        attention: str = OWN,
     ) -> "MaskedModel":
         """The model of a checkpoint folder or Hub id, from safetensors, with its own head."""
         model, tokenizer = _loaded(source)
-        where = str(_usable_device(device))
+        if attention != OWN:
+            with suppress(ValueError, ImportError):  # a family without it computes in its own way
+                model.set_attn_implementation(attention)
+        where = str(usable_device(device))
         if precision == "int8":
             from danseo.models.encoder.int8 import to_bytes
 
-            to_bytes(model, _usable_device(device))
+            to_bytes(model, usable_device(device))
             return cls(model, tokenizer, where, precision, name=source)
         return cls(model, tokenizer, where, usable_precision(model, where, precision, on_note), name=source)
 
@@ -141,7 +148,8 @@ def check_masked(config: Any, name: str) -> None:
         raise DanseoError(f"{name}: {config.model_type} has no masked language model in transformers")
 
 
-def _usable_device(device: str | None) -> Any:
+def usable_device(device: str | None) -> Any:
+    """The device of this name, or the best there is."""
     from danseo.training.workers import Workers
 
     return Workers(device).device

@@ -100,6 +100,7 @@ def write_summary(
     before = read_record(folder / SUMMARY) or {}
     old = [row for row in [*before.get("results", []), *before.get("other_sets", [])] if isinstance(row, dict)]
     ours = {asked(row) for row in rows}
+    ours |= {(*key[:2], None, None) for key in ours}  # failures, which say nothing of how it was computed
     same, others = ([row for row in old if (asked(row) in ours) == is_ours] for is_ours in (True, False))
     results = sorted(merged(same, rows), key=lambda row: (row.get("step") is None, row.get("step") or 0))
     good = [row for row in results if row["status"] == "ok"]
@@ -122,9 +123,10 @@ def write_summary(
     return document
 
 
-def asked(record: Mapping[str, Any]) -> tuple[Any, str]:
-    """What two results must agree in to be compared: the items, and how their gaps are spelled."""
-    return record.get("eval_set_hash"), record.get("spelling", "separate")  # which was the only way once
+def asked(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What two results must agree in to be compared: the items, how their gaps are spelled, and how it was computed."""
+    gear = (record.get("dtype"), record.get("attention", "own")) if record.get("status") == "ok" else (None, None)
+    return record.get("eval_set_hash"), record.get("spelling", "separate"), *gear  # separate was the only way once
 
 
 def best_by(rows: Sequence[Record], key: str) -> Record | None:

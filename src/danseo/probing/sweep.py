@@ -15,7 +15,18 @@ from danseo.probing.checkpoints import Checkpoint
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.nouns import Analyser
 from danseo.probing.probe import ProbeOptions, ProbeResult, Progress, probe_model
-from danseo.probing.results import SCHEMA, Identity, Record, done_before, row_of, write_record, write_summary
+from danseo.probing.results import (
+    SCHEMA,
+    SUMMARY,
+    Identity,
+    Record,
+    asked,
+    done_before,
+    read_record,
+    row_of,
+    write_record,
+    write_summary,
+)
 
 
 @dataclass
@@ -32,6 +43,8 @@ class Sweep:
     on_note: Callable[[str], None] = lambda line: None
     is_alone: bool = False
     """Whether one checkpoint was named: what is wrong with it is then the error of the command."""
+    gear: tuple[str, str] | None = None
+    """Precision and attention of the whole series, once they are settled."""
     records: list[Record] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
@@ -40,6 +53,7 @@ class Sweep:
         folder = self.folder_of(checkpoint)
         try:
             pretrained(checkpoint.source)
+            self._settle(checkpoint, folder)
             identity = self.identity(checkpoint)
             if record := done_before(folder, checkpoint.name, identity):
                 self.on_note(f"{checkpoint.name}: already probed")
@@ -60,10 +74,28 @@ class Sweep:
         """The output folder, else the one that holds the checkpoint; for a Hub id the current one."""
         return self.output or (checkpoint.path.resolve().parent if checkpoint.path.is_dir() else Path())
 
+    def _settle(self, checkpoint: Checkpoint, folder: Path) -> None:
+        """One precision and attention for all: as named, as the training had them, as earlier results, or measured."""
+        from danseo.probing.masked import OWN, MaskedModel
+
+        if self.gear is None and self.precision != "auto":
+            self.gear = self.precision, OWN
+        if self.gear is None:
+            self.gear = trained_gear(checkpoint, self.device) or self._earlier_gear(folder)
+        if self.gear is None:
+            self.gear = MaskedModel.load(checkpoint.source, self.device, "auto", self.on_note).precision, OWN
+
+    def _earlier_gear(self, folder: Path) -> tuple[str, str] | None:
+        """That of results in the folder which were made without a wish either."""
+        rows = (read_record(folder / SUMMARY) or {}).get("results", [])
+        ours = (items_hash(self.items), self.options.spelling)
+        found = (row for row in rows if row.get("precision") == "auto" and asked(row)[:2] == ours)
+        return next(((row["dtype"], row["attention"]) for row in found if row["status"] == "ok"), None)
+
     def identity(self, checkpoint: Checkpoint) -> Identity:
         from danseo.probing.masked import weights_hash
 
-        settings = {**asdict(self.options), "precision": self.precision, "analyser": self.analyser.version}
+        settings = {**asdict(self.options), "gear": self.gear, "analyser": self.analyser.version}
         config = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
         return Identity(weights_hash(checkpoint.source), items_hash(self.items), config)
 
@@ -71,11 +103,14 @@ class Sweep:
         from danseo.probing.masked import MaskedModel
 
         start = time.perf_counter()
-        masked = MaskedModel.load(checkpoint.source, self.device, self.precision, self.on_note)
+        assert self.gear
+        precision, attention = self.gear
+        masked = MaskedModel.load(checkpoint.source, self.device, precision, self.on_note, attention)
         loaded = time.perf_counter() - start
         result = probe_model(masked, self.items, self.options, self.analyser, self.on_progress)
         seconds = {"loading": loaded, **result.seconds}
-        return record_of(checkpoint, result, masked, identity, seconds)
+        wishes = {"precision": self.precision, "attention": attention}
+        return record_of(checkpoint, result, masked, identity, seconds) | wishes
 
     def _failure(self, checkpoint: Checkpoint, error: Exception) -> Record:
         return {
@@ -95,6 +130,18 @@ class Sweep:
         limits = {"coref": kinds.count("repeated"), "lambada": kinds.count("lambada")}
         rows = [row_of(record) for record in self.records]
         return write_summary(folder, rows, total, (time.monotonic() - self.started) / 60, status, limits)
+
+
+def trained_gear(checkpoint: Checkpoint, device: str | None) -> tuple[str, str] | None:
+    """The precision and attention of the training that the checkpoint is of, where that is known and was here."""
+    record = read_record(checkpoint.path.resolve().parent / "gear.json") if checkpoint.path.is_dir() else None
+    if record is None:
+        return None
+    from danseo.probing.masked import usable_device
+
+    if not {"precision", "attention"} <= record.keys() or record.get("device") != usable_device(device).type:
+        return None
+    return str(record["precision"]), str(record["attention"])
 
 
 def record_of(

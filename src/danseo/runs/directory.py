@@ -149,6 +149,11 @@ class Run:
                 "same command again (the previous checkpoint is whole)"
             ) from None
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return any((self.path / name / "state.json").is_file() for name in (CHECKPOINT, f"{CHECKPOINT}.old"))
+
     def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The latest whole checkpoint; the old one counts where a kill came between the two renamings."""
         from safetensors.torch import load

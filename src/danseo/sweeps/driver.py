@@ -5,6 +5,7 @@ import os
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -161,11 +162,16 @@ class Driver:
         anew = self.force_before if entry.attempts == 1 else None  # a retry goes on from the checkpoint
         self._tokens[entry.name] = uuid.uuid4().hex
         runs, stale = str(point.run.path.parent), self.locks.stale
-        self.executor.start(
-            Order(point.name, flat(point.config), str(self.root), runs, None, anew, stale, self._tokens[entry.name])
-        )
+        order = Order(point.name, flat(point.config), str(self.root), runs, None, anew, stale, self._tokens[entry.name])
+        self.executor.start(replace(order, series=str(self._series(point.run.path.parent))))
         self.journal.write(entry.name, "running", attempt=entry.attempts, where=self.executor.place(entry.name))
         self.board.event(entry, "started")
+
+    def _series(self, runs: Path) -> Path:
+        """The folder in which the runs of this sweep agree on how to compute."""
+        folder = runs / ".gears" / self.journal.path.name.removesuffix(".sweep.jsonl")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _note(self, ended: Ended) -> None:
         """A run left its slot."""

@@ -60,7 +60,7 @@ class LocalExecutor:
         taken = {child.slot for child in self.children.values()}
         slot = next(slot for slot in range(len(self.devices)) if slot not in taken)
         device, environment = on_device(self.devices[slot], len(self.devices))
-        order = replace(order, device=device)
+        order = replace(order, device=device, threads=int(environment["OMP_NUM_THREADS"]))
         words = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed when reaped
         process = subprocess.Popen(
             [*self.command, str(os.getpid())],

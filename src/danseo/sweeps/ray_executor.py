@@ -76,7 +76,8 @@ class RayExecutor:
     def start(self, order: Order) -> None:
         """Submit a run."""
         device = None if self.resources.gpus else "cpu"
-        order = replace(order, device=device, settings=absolute_model(order.settings))
+        threads = max(1, int(self.resources.cpus))
+        order = replace(order, device=device, threads=threads, settings=absolute_model(order.settings))
         heart = None
         if self.resources.files == "copied":
             lock = Locks(Path(order.runs), stale=order.stale).acquire(order.name, Owner.me(order.token))
@@ -167,7 +168,7 @@ def remote_work(order: Order, mark: str | None, do_work: Work) -> Result:
         return (*do_work(order), b"")
     folder = Path(tempfile.mkdtemp(prefix="danseo-run-"))
     try:
-        ending, error = do_work(replace(order, runs=str(folder)))
+        ending, error = do_work(replace(order, runs=str(folder), series=str(folder / "apart")))
         return ending, error, pack(folder / order.name) if ending == "done" else b""
     finally:
         shutil.rmtree(folder, ignore_errors=True)

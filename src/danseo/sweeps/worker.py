@@ -1,6 +1,7 @@
 """One run, in a process of its own: it owns the run's lock, dies with its parent, and leaves its error behind."""
 
 import ctypes
+import hashlib
 import json
 import os
 import signal
@@ -36,6 +37,10 @@ class Order:
     stale: float = 60.0
     token: str | None = None
     """By which the lock shows whose worker has it."""
+    threads: int = 0
+    """What the plan gives it, whatever the shell had; train.threads goes before."""
+    series: str | None = None
+    """The folder in which the runs of the sweep agree on precision and attention."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -68,14 +73,20 @@ def is_done(path: Path, force_before: float | None) -> bool:
 
 
 def _run(order: Order, run: Any) -> tuple[Ending, str]:
-    from danseo.config import RunConfig, with_settings
+    from danseo.config import FLOORS, RunConfig, with_settings
     from danseo.errors import DanseoError
     from danseo.experiment import run_experiment
 
     config = with_settings(RunConfig(task=order.settings["task"], model=order.settings["model"]), order.settings)
+    if order.threads and config.model not in FLOORS:
+        _use_threads(order.threads)
+    options: dict[str, Any] = {
+        "device": order.device,
+        "force": order.force_before is not None,
+        "series": series_file(order),
+    }
     try:
-        force = order.force_before is not None
-        done = run_experiment(config, Path(order.root), run.path.parent, device=order.device, quiet=True, force=force)
+        done = run_experiment(config, Path(order.root), run.path.parent, quiet=True, **options)
         if done.path != run.path:
             raise DanseoError(f"the run came out as {done.path.name}; did the data or the model change meanwhile?")
     except DanseoError as error:
@@ -88,6 +99,22 @@ def _run(order: Order, run: Any) -> tuple[Ending, str]:
         return "done", ""
     leave_error(run, config, message)
     return "failed", message
+
+
+def _use_threads(count: int) -> None:
+    with suppress(ImportError):  # which the run will say better
+        import torch
+
+        torch.set_num_threads(count)
+
+
+def series_file(order: Order) -> Path | None:
+    """Where the runs of this sweep that should compute alike agree: one model, one kind of device, the same wishes."""
+    if order.series is None:
+        return None
+    wishes = [order.settings.get(name) for name in ("model", "train.precision", "train.attention")]
+    key = json.dumps([*wishes, (order.device or "any").split(":")[0]])
+    return Path(order.series) / f"{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
 
 def leave_error(run: Any, config: Any, message: str, trace: str = "") -> None:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from danseo.errors import DanseoError, DataError
 from danseo.models.encoder.network import Network
 from danseo.reading import read_object, write_atomically
 from danseo.runs.directory import Run
+from danseo.training.numbers import changes, conditions
 from danseo.training.workers import Workers
 
 _ROUNDS = 3
@@ -66,17 +68,48 @@ def settled_gear(
     run: Run | None,
     pieces: float = math.inf,
     on_note: Callable[[str], None] = lambda line: None,
+    series: Path | None = None,
 ) -> Gear:
-    """As an earlier start of the run had it, else chosen for so many pieces; the first process decides."""
+    """As an earlier start of the run had it, or the series of runs, else chosen for so many pieces; the first decides.
+
+    What the numbers depend on besides is written beside it; a run that goes on under other conditions says so.
+    """
     gear: Gear | None = None
     if workers.is_first:
         gear = recorded_gear(run, config, workers.device) if run else None
         if gear is None:
-            gear = choose_gear(network, config, workers.device, cache_root() / "measured.json", pieces, on_note)
-            if run:
-                run.write_json(GEAR, {**asdict(gear), "device": workers.device.type})
+            memory = cache_root() / "measured.json"
+            if series and not series.parent.is_dir():
+                pieces = 0  # out of sight of the others: the usual gear, which all of them would take
+            fresh = partial(choose_gear, network, config, workers.device, memory, pieces, on_note)
+            gear = _of_series(series, fresh) if series and series.parent.is_dir() else fresh()
+        if run:
+            _record(run, gear, workers, on_note)
     chosen: Gear = workers.agreed(gear)
     return chosen
+
+
+def _of_series(file: Path, choose: Callable[[], Gear]) -> Gear:
+    """The gear that the runs of a series share: that of the first one to choose."""
+    if not file.is_file():
+        draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+        write_atomically(draft, json.dumps(asdict(choose())))
+        with suppress(FileExistsError):  # another was first
+            os.link(draft, file)
+        draft.unlink()
+    return Gear(**read_object(file).values)
+
+
+def _record(run: Run, gear: Gear, workers: Workers, on_note: Callable[[str], None]) -> None:
+    """The gear and the conditions; those of the beginning stay, and later ones that differ are added."""
+    now = {**asdict(gear), "device": workers.device.type, **conditions(workers)}
+    before = run.read_json(GEAR) if (run.path / GEAR).is_file() and run.has_checkpoint else now
+    if line := changes(before, now):
+        on_note(f"{run.path.name} {line}")
+        now = {**before, "later": [*before.get("later", []), now]}
+    else:
+        now = {**now, **before}
+    run.write_json(GEAR, now)
 
 
 def recorded_gear(run: Run, config: TrainConfig, device: torch.device) -> Gear | None:

@@ -30,6 +30,7 @@ from danseo.tasks.task import Task
 from danseo.training.batching import packed
 from danseo.training.fit import Fitting, Progress, load_weights
 from danseo.training.loop import Engine, Step, outputs_of
+from danseo.training.numbers import conditions
 from danseo.training.optim import freeze
 from danseo.training.speed import Gear, recorded_gear, settled_gear
 from danseo.training.workers import Workers
@@ -80,10 +81,16 @@ class Encoder:
         """Encode what predict_dev and the scores of the select half are about."""
         self.dev, self.dev_features = list(dev), self.kind.encode(dev, with_gold=True)
 
-    def fit(self, run: Run, on_step: Callable[[Step, Progress], None], on_note: Callable[[str], None]) -> Progress:
+    def fit(
+        self,
+        run: Run,
+        on_step: Callable[[Step, Progress], None],
+        on_note: Callable[[str], None],
+        series: Path | None = None,
+    ) -> Progress:
         """Train on what prepare() encoded; the best weights by the select half remain."""
         pieces = self.config.train.epochs * sum(map(len, self.train_features))
-        engine = self._engine(run, on_note, pieces)
+        engine = self._engine(run, on_note, pieces, series)
         chosen = self._half(self.config.train.select_on)
         fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, run)
         return fitting.run_to_end(lambda: self._headline(engine, *chosen), on_step)
@@ -116,20 +123,25 @@ class Encoder:
             "padding_share": 1 - fitted.pieces / max(1, fitted.padded),
             "precision": self.gear.precision if self.gear else None,
             "attention": self.gear.attention if self.gear else None,
-            "processes": self.workers.world,
+            **conditions(self.workers),
             "frozen_parameters": self.frozen,
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
 
     def _engine(
-        self, run: Run | None = None, on_note: Callable[[str], None] = lambda note: None, pieces: float = 0
+        self,
+        run: Run | None = None,
+        on_note: Callable[[str], None] = lambda note: None,
+        pieces: float = 0,
+        series: Path | None = None,
     ) -> Engine:
         """Ready to compute, for learning from so many pieces; a saved model computes as it did when it learned."""
         if self.gear is None:
             self.network.to(self.workers.device)
             if self.source:
                 self.gear = recorded_gear(Run(self.source.parent), self.config.train, self.workers.device)
-            self.gear = self.gear or settled_gear(self.network, self.config.train, self.workers, run, pieces, on_note)
+            arguments = (self.network, self.config.train, self.workers, run, pieces, on_note, series)
+            self.gear = self.gear or settled_gear(*arguments)
         self.gear.engage(self.network)
         return Engine(self.network, self.kind, self.workers, self.gear, self.config.train.batch_tokens, on_note)
 

@@ -1,0 +1,28 @@
+"""What numbers depend on besides settings, data and weights: bit for bit holds only where all of it is the same."""
+
+from typing import Any
+
+import torch
+
+from danseo.training.workers import Workers
+
+
+def conditions(workers: Workers) -> dict[str, Any]:
+    """Threads, processes, instructions and library: each of them changes the order in which sums are taken."""
+    device = workers.device
+    card = {"card": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
+    return {
+        "threads": torch.get_num_threads(),
+        "processes": workers.world,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        **card,
+    }
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """How the conditions of a training that goes on differ from those that it began with, as a line, or ""."""
+    differing = [f"{key} {before[key]} then, {now[key]} now" for key in now if before.get(key, now[key]) != now[key]]
+    if not differing:
+        return ""
+    return f"goes on otherwise than it began ({'; '.join(differing)}): not bit for bit what it would have been"
