@@ -12,6 +12,7 @@ from danseo.errors import DanseoError, MissingExtra
 from danseo.models.floor import FLOORS, make_floor
 from danseo.scoring import measure
 from danseo.tasks import TASKS
+from tests.forms import apart
 
 LINEAR = ("ynat", "sts", "nli", "re")
 OTHERS = tuple(name for name in TASKS if name not in LINEAR)
@@ -57,6 +58,12 @@ def test_answers_are_fair_and_in_order(case, floor, name):
 def test_gold_is_not_looked_at(case, floor, name):
     model, _, _, dev = case(floor, name)
     assert model.predict([replace(example, gold=None) for example in dev]) == model.predict(dev)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_decomposed_text_is_answered_as_the_composed(case, name):
+    model, _, _, dev = case("linear", name)
+    assert model.predict([*map(apart, dev)]) == model.predict(dev)
 
 
 @pytest.mark.parametrize(("floor", "name"), EVERY)

@@ -17,14 +17,11 @@ from danseo.models.scratch import SPECIALS
 from danseo.records import DialogueExample, ParseExample, QuestionExample, RelationExample
 from danseo.tasks import TASKS
 from danseo.training.workers import Workers
+from tests.forms import apart, decomposed
 from tests.tiny import quick_config, read_split, tiny_encoder
 
 KOREAN = "한국은행 총재는 café에서 ㅋㅋ 웃었다. 걷다, 값, 뷁! 2024년 李 대통령 \uf98e225만원 ㅠㅠ"
 NAMES = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIALS, strict=True))
-
-
-def decomposed(text: str) -> str:
-    return normalize("NFD", text)
 
 
 # Letters
@@ -183,26 +180,6 @@ KINDS = [*((task, "default") for task in ("ynat", "nli", "sts", "ner", "re", "dp
 def encoder(request, sample: Path, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("encoder") / request.param
     return tiny_encoder(folder, sample, request.param, layers=1, positions=512)
-
-
-def apart(example):
-    """The same example in decomposed text."""
-    if isinstance(example, DialogueExample):
-        return replace(example, turns=tuple(map(decomposed, example.turns)))
-    if isinstance(example, ParseExample):
-        return replace(example, words=tuple(map(decomposed, example.words)))
-    if isinstance(example, QuestionExample):
-        return replace(example, text=decomposed(example.text), question=decomposed(example.question))
-    if isinstance(example, RelationExample):
-        entities = {role: _moved(example.text, getattr(example, role)) for role in ("subject", "object")}
-        return replace(example, text=decomposed(example.text), **entities)
-    pair = example.pair and decomposed(example.pair)
-    return replace(example, text=decomposed(example.text), pair=pair)
-
-
-def _moved(text, entity):
-    start, end = (len(decomposed(text[:place])) for place in (entity.start, entity.end))
-    return replace(entity, word=decomposed(entity.word), start=start, end=end)
 
 
 @pytest.mark.parametrize(("task", "architecture"), KINDS)

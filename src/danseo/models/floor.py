@@ -8,9 +8,11 @@ import zipfile
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Protocol
+from unicodedata import is_normalized, normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +89,7 @@ class Linear:
 
     def fit(self, train: Sequence[Any], seed: int) -> None:
         _sklearn("svm")  # complains before the work if it is absent
+        train = [_composed(example) for example in train]
         for bag in self.bags.values():
             bag.fit(_some(train))
         golds = [example.gold for example in train]
@@ -117,7 +120,7 @@ class Linear:
     def predict(self, examples: Sequence[Any]) -> list[Prediction]:
         if not examples:
             return []
-        outputs = self._features(examples) @ self.weights + self.bias
+        outputs = self._features([_composed(example) for example in examples]) @ self.weights + self.bias
         if self.task.kind == "score":
             numbers = np.clip(outputs[:, 0], *self.range)
             return [Prediction(e.guid, round(float(number), 6)) for e, number in zip(examples, numbers, strict=True)]
@@ -194,6 +197,23 @@ class Bag:
 
 
 # How examples are seen
+
+
+def _composed(example: Any) -> Any:
+    """The example with its text composed (NFC), so that decomposed text is seen as the same."""
+    pair = getattr(example, "pair", None)
+    if is_normalized("NFC", example.text) and is_normalized("NFC", pair or ""):
+        return example
+    text = normalize("NFC", example.text)
+    if isinstance(example, RelationExample):
+        subject, other = (_moved(entity, example.text) for entity in (example.subject, example.object))
+        return replace(example, text=text, subject=subject, object=other)
+    return replace(example, text=text, pair=pair and normalize("NFC", pair))
+
+
+def _moved(entity: Entity, text: str) -> Entity:
+    start, end = (len(normalize("NFC", text[:place])) for place in (entity.start, entity.end))
+    return replace(entity, word=normalize("NFC", entity.word), start=start, end=end)
 
 
 def _grams(text: str, low: int = 1, high: int = 4) -> list[str]:
