@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from danseo.config import RunConfig
+from danseo.experiment import run_experiment
 from danseo.lines import BadLine, read_line
 from danseo.tasks import TASKS
 
@@ -96,3 +98,46 @@ def test_settings_are_listed(danseo):
     rows = danseo("settings", "--json").json["rows"]
     assert ["train.clip", "1.0", "Longest gradient; 0 never clips."] in rows
     assert all(meaning for _, _, meaning in rows)
+
+
+# Floors
+
+
+def test_a_run_stands_beside_its_floors(danseo, linear, sample, tmp_path):
+    document = danseo("train", "nli", "-m", "linear", "--data", sample, "--runs", tmp_path / "runs", "--json").json
+    again = danseo("eval", linear, "--data", sample, "--json").json
+    for floor in ("majority", "random"):
+        assert document["floors"]["dev"][floor] == again["baselines"][floor]
+    assert document["warnings"] == []
+    assert "linear" not in document["floors"]["dev"], "a run is no floor of its own"
+    majority = danseo("train", "nli", "-m", "majority", "--data", sample, "--runs", tmp_path / "runs")
+    header = next(line for line in majority.out.splitlines() if line.split()[:2] == ["metric", "score"])
+    assert header.split()[-3:] == ["majority", "random", "linear"]
+    assert "WARNING" not in majority.out, "the floor itself is not warned of"
+    other = danseo(
+        "train", "nli", "-m", "majority", "--limit", 9, "--data", sample, "--runs", tmp_path / "runs", "--json"
+    )
+    assert "linear" not in other.json["floors"]["dev"], "it learned from other examples"
+
+
+def test_a_run_that_is_no_better_than_its_floor_is_warned_of(sample, tmp_path):
+    from danseo.ensembling.making import Options, make_ensemble
+    from danseo.ensembling.sheet import ensemble_tables
+    from danseo.runs.sheet import run_document, run_tables
+
+    runs = []
+    for seed in (1, 2):
+        run = run_experiment(RunConfig(task="nli", model="majority", seed=seed), sample, tmp_path)
+        config = run.path / "config.toml"
+        config.write_text(config.read_text().replace('"majority"', '"an-encoder"'))
+        runs.append(run)
+    expected = "WARNING: nli/accuracy@official-1 on the report half of dev is 33.80, not better than the most frequent"
+    assert expected in run_tables(runs[0])[-1].note
+    assert expected in run_document(runs[0])["warnings"][0]
+    ensemble = make_ensemble([run.path for run in runs], str(sample), tmp_path, Options("vote"))
+    assert expected in ensemble_tables(ensemble)[-1].note
+    assert "majority" in ensemble_tables(ensemble)[-1].columns
+    scores = runs[0].read_json("scores.json")
+    del scores["floors"]  # as older versions wrote it
+    runs[0].write_json("scores.json", scores)
+    assert "WARNING" not in run_tables(runs[0])[-1].note

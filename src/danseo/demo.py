@@ -13,6 +13,7 @@ from danseo.models.load import packages_of
 from danseo.reading import write_atomically
 from danseo.recipes import configured
 from danseo.runs.directory import Run
+from danseo.runs.sheet import beats
 from danseo.tables import Table, to_markdown
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
@@ -47,6 +48,8 @@ def run_demo(
         rows.append(_row(task, encoder, sample, folder / "runs"))
     columns = ("task", "metric", "n", "encoder", "95 % interval", "majority", "linear", "seconds", "beats majority")
     note = "all of dev of the built-in sample, checkpoint picked on its select half; scores say nothing about KLUE"
+    if behind := [str(row[0]) for row in rows if not row[-1]]:
+        note += f"\nWARNING: not better than the most frequent answer whatever the input: {', '.join(behind)}"
     table = Table("danseo demo: a small encoder from scratch", columns, rows, note)
     write_atomically(folder / "scores.md", to_markdown(table))
     return table
@@ -62,7 +65,6 @@ def _row(task: Task, encoder: Path, sample: Path, runs: Path) -> tuple[object, .
     }
     found = _headline(run)
     low, high = found["interval"] or (float("nan"), float("nan"))
-    beats = (found["value"] or 0) > (floors["majority"] or 0)
     interval = f"{low:.2f} – {high:.2f}"
     return (
         task.short,
@@ -73,7 +75,7 @@ def _row(task: Task, encoder: Path, sample: Path, runs: Path) -> tuple[object, .
         floors["majority"],
         floors.get("linear"),
         seconds,
-        beats,
+        beats(found["value"], floors["majority"]),
     )
 
 

@@ -10,6 +10,7 @@ from danseo.metrics.answering import best_overlap, exact_match
 from danseo.metrics.parsing import attachment
 from danseo.metrics.regression import pearson
 from danseo.metrics.tagging import spans_of
+from danseo.mistakes import mistakes_table
 from danseo.records import Prediction
 from danseo.tables import Table
 from danseo.tasks.mrc import QUESTION_TYPES
@@ -19,8 +20,15 @@ from danseo.tasks.wos import slot_of
 _CONFUSIONS = 20
 
 
-def details(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Table]:
-    """The tables of the task's kind."""
+def details(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], *, whole: bool = True, errors: int = 0
+) -> list[Table]:
+    """The tables of the task's kind where they are asked for, and that many of the wrong examples."""
+    tables = _breakdown(task, examples, predictions) if whole else []
+    return [*tables, mistakes_table(task, examples, predictions, errors)] if errors else tables
+
+
+def _breakdown(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Table]:
     makers: dict[str, Callable[[Task, Sequence[Any], list[Any]], list[Table]]] = {
         "classify": _labels,
         "score": _numbers,

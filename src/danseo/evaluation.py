@@ -12,8 +12,8 @@ from danseo.predictions import read_predictions
 from danseo.reading import content_sha256
 from danseo.records import Prediction
 from danseo.runs.directory import Run
-from danseo.scoresheet import ScoreSheet, baseline_scores
-from danseo.scoring import example_clusters, score
+from danseo.scoresheet import ScoreSheet
+from danseo.scoring import baseline_scores, example_clusters, score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
@@ -32,6 +32,7 @@ def evaluate_run(
     data_dir: str | None,
     *,
     details: bool = False,
+    errors: int = 0,
     device: str | None = None,
     precision: str | None = None,
 ) -> ScoreSheet:
@@ -51,7 +52,7 @@ def evaluate_run(
         clusters=len(set(example_clusters(task, examples))),
         scores=score(task, examples, predictions, skip=skip),
         baselines=baseline_scores(task, examples, skip),
-        details=detail_tables(task, examples, predictions) if details else [],
+        details=detail_tables(task, examples, predictions, whole=details, errors=errors),
     )
 
 

@@ -27,7 +27,7 @@ from danseo.records import Prediction
 from danseo.runs.directory import Run, folder_identity, run_path
 from danseo.runs.naming import model_name
 from danseo.runs.standing import StandingFile
-from danseo.scoring import score
+from danseo.scoring import baseline_scores, score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
@@ -190,20 +190,24 @@ def model_facts(job: Job) -> dict[str, str]:
 def score_halves(
     task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], select_on: str, rounds: int = 1000
 ) -> dict[str, Any]:
-    """Scores of the reported half and of all of dev, each under its name, and which examples picked the checkpoint."""
+    """Scores of the reported half and of all of dev, each under its name, with what answers without a model score."""
     skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
     splits: dict[str, Any] = {}
+    floors: dict[str, Any] = {}
     for name in ("report", "dev"):
         places = in_half(task, examples, name)
         if places:
             chosen = [examples[place] for place in places], [predictions[place] for place in places]
             splits[name] = [s.as_dict() for s in score(task, *chosen, rounds=rounds, skip=skip)]
+            found = baseline_scores(task, chosen[0], skip, names=("majority", "random"))
+            floors[name] = {floor: {id_: finite(value) for id_, value in by.items()} for floor, by in found.items()}
     return {
         "task": task.name,
         "headline": task.headline,
         "selected_on": select_on,
         "reported_on": "dev" if select_on == "dev" else "report",
         "scores": splits,
+        "floors": floors,
     }
 
 

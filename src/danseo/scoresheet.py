@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from danseo.baselines import NAMES, baseline
+from danseo.baselines import NAMES
 from danseo.comparing import Comparison, OnProgress, Work, compare
 from danseo.details import details as detail_tables
 from danseo.errors import DanseoError
 from danseo.predictions import read_predictions
 from danseo.records import Prediction
-from danseo.scoring import Score, example_clusters, score
+from danseo.scoring import Score, baseline_scores, example_clusters, score
 from danseo.stats import as_json_number
 from danseo.tables import Table
 from danseo.tasks.task import Task
@@ -80,6 +80,7 @@ def score_file(
     predictions: Path,
     *,
     details: bool = False,
+    errors: int = 0,
     partial: bool = False,
     skip: Sequence[str] = (),
     rounds: int = 1000,
@@ -104,20 +105,8 @@ def score_file(
         clusters=len(set(example_clusters(task, chosen))),
         scores=score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra, on_rounds=work.of(1)),
         baselines=baseline_scores(task, chosen, skipped, seed),
-        details=detail_tables(task, chosen, answered) if details else [],
+        details=detail_tables(task, chosen, answered, whole=details, errors=errors),
     )
-
-
-def baseline_scores(
-    task: Task, examples: Sequence[Any], skip: Sequence[str], seed: int = 0
-) -> dict[str, dict[str, float]]:
-    """Baseline -> metric -> score, on the same examples."""
-    return {
-        name: {
-            s.id: s.value for s in score(task, examples, baseline(name, task, examples, seed=seed), rounds=0, skip=skip)
-        }
-        for name in NAMES
-    }
 
 
 def only_answered(examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Any]:

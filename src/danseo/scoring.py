@@ -1,12 +1,13 @@
 """Score predictions: every metric of the task with its interval, beside the floor and the ceiling."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from danseo.baselines import NAMES, baseline
 from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction
 from danseo.stats import OnRounds, as_json_number, bootstrap, clusters_of, generator, interval
@@ -87,3 +88,15 @@ def example_clusters(task: Task, examples: Sequence[Any]) -> Any:
     """What resampling keeps together: passages, dialogues, or single examples."""
     keys = [task.cluster(example) for example in examples] if task.cluster else None
     return clusters_of(keys, len(examples))
+
+
+def baseline_scores(
+    task: Task, examples: Sequence[Any], skip: Sequence[str] = (), seed: int = 0, names: Iterable[str] = NAMES
+) -> dict[str, dict[str, float]]:
+    """Baseline -> metric -> score, on the same examples."""
+    return {
+        name: {
+            s.id: s.value for s in score(task, examples, baseline(name, task, examples, seed=seed), rounds=0, skip=skip)
+        }
+        for name in names
+    }

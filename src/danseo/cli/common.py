@@ -37,6 +37,16 @@ data_option = click.option(
 )
 task_argument = click.argument("task", callback=parse_task)
 partial_option = click.option("--partial", is_flag=True, help="Score the examples that have predictions, and say so.")
+details_option = click.option(
+    "--details", is_flag=True, help="Also per label, entity type, question type or slot, and confusions."
+)
+errors_option = click.option(
+    "--errors",
+    default=0,
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Also N wrong examples, the most confident first.",
+)
 skip_option = click.option("--skip", multiple=True, metavar="METRIC", help="Leave a metric out, by id or name (auprc).")
 
 

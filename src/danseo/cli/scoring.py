@@ -9,6 +9,8 @@ from danseo.cli.common import (
     Positive,
     as_json_option,
     data_option,
+    details_option,
+    errors_option,
     gold_path,
     partial_option,
     seed_option,
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 @click.argument("gold")
 @click.argument("predictions", type=click.Path(path_type=Path))
 @data_option
-@click.option("--details", is_flag=True, help="Also per label, entity type, question type or slot, and confusions.")
+@details_option
+@errors_option
 @partial_option
 @skip_option
 @click.option("--resamples", default=1000, show_default=True, type=Positive(), help="For the intervals; 0 for none.")
@@ -46,6 +49,7 @@ def score_command(
     predictions: Path,
     data_dir: str | None,
     details: bool,
+    errors: int,
     partial: bool,
     skip: tuple[str, ...],
     resamples: int,
@@ -64,6 +68,7 @@ def score_command(
             gold_path(task, gold, data_dir),
             predictions,
             details=details,
+            errors=errors,
             partial=partial,
             skip=skip,
             rounds=resamples,

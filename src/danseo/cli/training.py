@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, show, task_argument
+from danseo.cli.common import as_json_option, data_option, details_option, errors_option, show, task_argument
 
 if TYPE_CHECKING:
     from danseo.config import RunConfig
@@ -81,7 +81,8 @@ def train_config(
 @click.option("--split", default="dev", show_default=True, type=click.Choice(["dev", "train"]), help="Which split.")
 @click.option("--file", type=click.Path(path_type=Path), help="A raw file with gold instead of a split.")
 @data_option
-@click.option("--details", is_flag=True, help="Also per label, entity type, question type or slot, and confusions.")
+@details_option
+@errors_option
 @_device
 @_reading_precision
 @as_json_option
@@ -91,6 +92,7 @@ def eval_command(
     file: Path | None,
     data_dir: str | None,
     details: bool,
+    errors: int,
     device: str | None,
     precision: str | None,
     as_json: bool,
@@ -98,7 +100,7 @@ def eval_command(
     """Score a run again, or on another file or split; saved predictions are used where they answer it."""
     from danseo.evaluation import evaluate_run
 
-    sheet = evaluate_run(run, split, file, data_dir, details=details, device=device, precision=precision)
+    sheet = evaluate_run(run, split, file, data_dir, details=details, errors=errors, device=device, precision=precision)
     show(sheet.tables(), as_json, sheet.as_dict())
 
 
