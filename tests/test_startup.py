@@ -49,7 +49,9 @@ def test_score_loads_nothing_heavy(name: str, sample: Path, tmp_path: Path) -> N
     task = TASKS[name]
     gold = sample / task.folder / task.file("dev")
     write_predictions(tmp_path / "p.jsonl", baseline("oracle", task, task.read(gold)))
-    assert loaded_by(["score", name, str(gold), str(tmp_path / "p.jsonl"), "--details"], (*HEAVY, *LATER_ONLY)) == ""
+    # resampled areas are sparse products, which save RE more seconds than scipy.sparse takes to load
+    names = [heavy for heavy in (*HEAVY, *LATER_ONLY) if (name, heavy) != ("re", "scipy")]
+    assert loaded_by(["score", name, str(gold), str(tmp_path / "p.jsonl"), "--details"], tuple(names)) == ""
 
 
 def test_data_check_loads_nothing_heavy(sample: Path) -> None:
