@@ -132,7 +132,7 @@ def test_pretraining_tells_how_much_it_left_out(leaky, tmp_path, monkeypatch):
     assert (left_out["documents"], left_out["same_text"], left_out["items"], left_out["items_met"]) == (1, 1, 4, 1)
     assert left_out["overlap_rate"] == 0.25
     (table,) = pretrain_tables(run)
-    assert "1 the same text, 0 share 13 words in a row; 1 of 4 items (25.0 %) were met" in table.note
+    assert "(1 the same text, 0 share 13 words in a row); 1 of 4 items (25.0 %) stand in the text" in table.note
     vocabulary = json.loads((run.path / "start" / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
     assert not any("띄" in piece for piece in vocabulary), "the tokenizer has not seen it either"
 

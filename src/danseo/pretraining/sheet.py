@@ -50,8 +50,9 @@ def coref_tables(document: dict[str, Any]) -> list[Table]:
     rows: list[tuple[object, ...]] = [("before", 0, *_cells(results[0]["before"]), None)]
     rows += [(each["objective"], each["steps"], *_cells(each["after"]), change(each)) for each in results]
     columns = ("objective", "steps", "recovered %", "loss at mentions", *(f"{name} (95 %)" for name in PROBES[:3]))
-    note = f"{results[0]['probe_items']:,} probe items of held-out documents; p: McNemar, strict@1 against before"
-    note += _left_out(document)
+    told = _left_out(document)
+    source = "" if told else " of held-out documents"
+    note = f"{results[0]['probe_items']:,} probe items{source}; p: McNemar, strict@1 against before{told}"
     tables = [Table("entity fine-tuning", (*columns, "p"), rows, note)]
     return [*tables, pairs_table(results)] if len(results) > 1 else tables
 

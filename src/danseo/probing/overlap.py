@@ -178,7 +178,7 @@ def left_out_line(left_out: dict[str, Any]) -> str:
     """What a guard left out, in words."""
     same, shared, met = (left_out[name] for name in ("same_text", "shared_run", "items_met"))
     return (
-        f"left out {left_out['documents']:,} of {left_out['documents_read']:,} documents that hold probe texts: "
-        f"{same:,} the same text, {shared:,} share {left_out['words']} words in a row; "
-        f"{met:,} of {left_out['items']:,} items ({100 * left_out['overlap_rate']:.1f} %) were met"
+        f"left out for the probes: {left_out['documents']:,} of {left_out['documents_read']:,} documents "
+        f"({same:,} the same text, {shared:,} share {left_out['words']} words in a row); "
+        f"{met:,} of {left_out['items']:,} items ({100 * left_out['overlap_rate']:.1f} %) stand in the text"
     )
