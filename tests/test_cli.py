@@ -496,6 +496,7 @@ def test_demo(danseo: Run, tmp_path: Path) -> None:
     assert TASKS["ynat"].headline in table
     assert table.rstrip().splitlines()[-3].endswith("| yes |"), "a trained encoder beats the majority answer"
     assert (tmp_path / "demo" / "sample").is_dir()
+    assert not (tmp_path / "cache" / "measured.json").exists(), "so short a work is not worth measuring"
 
 
 # How it ends

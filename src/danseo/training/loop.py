@@ -160,8 +160,9 @@ def _try_step(
     sums = workers.total(_add_gradients(engine, workers.share(batch)))
     if sums[3] > 0:  # on whichever process: all of them try again
         raise torch.OutOfMemoryError
-    workers.total_gradients(list(learning(engine.network)))
-    gradients = [parameter.grad for parameter in learning(engine.network) if parameter.grad is not None]
+    parameters = list(learning(engine.network))
+    workers.total_gradients(parameters)
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     factor = 1 / _gradient_weight(engine, batch, sums[1])
     if config.clip:
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
