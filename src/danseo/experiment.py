@@ -1,6 +1,7 @@
 """One config in, one run out: the story of a run on one screen."""
 
 import math
+import os
 import platform
 import resource
 import subprocess
@@ -79,12 +80,12 @@ def run_experiment(
     hashes = {path.name: content_sha256(path) for path in files.values()}
     identity = identity_of(config, hashes)
     run = Run(run_path(runs, config, identity))
-    if run.is_finished and not force:
+    if not force and _is_finished(run, device):
         return run
     require(*packages_of(config.model, config.task))  # before anything is removed or read
     if config.model not in FLOORS:
         pretrained(config.model)
-    if force:
+    if force and _is_first():
         run.remove()
     train, dev = (task.read(files[split]) for split in ("train", "dev"))
     model = identity.get("model")
@@ -96,6 +97,20 @@ def run_experiment(
         run.fail(str(error))
         raise
     return run
+
+
+def _is_first() -> bool:
+    """Whether this is the one of several processes that writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _is_finished(run: Run, device: str | None) -> bool:
+    """Whether there is nothing to do; of several processes the first knows, as others may not see its disk."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return run.is_finished
+    from danseo.training.workers import Workers
+
+    return bool(Workers(device).agreed(run.is_finished))
 
 
 def identity_of(config: RunConfig, hashes: dict[str, str]) -> dict[str, str]:

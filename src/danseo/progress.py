@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+_SHOWN_EVERY = 0.2  # seconds
+
 
 class Waiting:
     """How far a computation is, once it has taken a few seconds: a bar with ETA on a terminal, else a line at times."""
@@ -54,6 +56,7 @@ class TrainingProgress:
         self.title, self.quiet, self.best = title, quiet, best
         self.bar: Any = None
         self.task: Any = None
+        self.due = 0.0
 
     def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
@@ -92,6 +95,12 @@ class TrainingProgress:
 
         Speed and ETA go by the time of the fitting, which begins with its first step.
         """
+        is_due = (
+            not progress.losses or time.monotonic() >= self.due
+        )  # losses of a GPU are waited for when they are read
+        if self.quiet or not is_due:
+            return
+        self.due = time.monotonic() + _SHOWN_EVERY
         speed = progress.pieces / max(1e-6, progress.seconds)
         best = self.best(progress.best) if math.isfinite(progress.best) else ""
         state = f"loss {step.loss:.4f} rate {step.rate:.1e} {speed:,.0f} pieces/s {best}".rstrip()
@@ -99,6 +108,6 @@ class TrainingProgress:
             if self.task is None:
                 self.task = self.bar.add_task(self.title, total=step.total, completed=step.number - 1, state="")
             self.bar.update(self.task, completed=step.number, state=state)
-        elif not progress.losses and not self.quiet:
+        elif not progress.losses:
             left = (step.total - step.number) * progress.seconds / max(1, step.number)
             self.note(f"{self.title}: step {step.number}/{step.total} {state} ETA {left:.0f} s")

@@ -116,6 +116,33 @@ def test_two_processes_train_as_one(whole, text_file, tmp_path):
         assert [line[name] for line in two] == pytest.approx([line[name] for line in one], abs=2e-3)
 
 
+# Two nodes with nothing in common but the text: their folders, their clocks and the caches of their processors differ.
+NODES = """
+import os, sys, time
+os.environ["LOCAL_RANK"], node = "0", os.environ["RANK"]
+os.environ["DANSEO_CACHE"] = os.path.join(sys.argv[1], node, "cache")
+if node == "1":
+    clock = time.perf_counter
+    time.perf_counter = lambda: 100 * clock()
+    from danseo.training.loop import Engine
+    Engine._cache = property(lambda self: 128)
+from danseo.cli import main
+main([argument.replace("NODE", node) for argument in sys.argv[2:]])
+"""
+
+
+def test_minutes_of_two_nodes_that_share_no_folder(text_file, tmp_path):
+    """Each would leave the measuring by its own clock, with steps of its own size, and miss what the other wrote."""
+    script = tmp_path / "nodes.py"
+    script.write_text(NODES, "utf-8")
+    minutes = ("steps=0", "minutes=0.05", "every_steps=0", "checkpoints=2", "held_out_rows=5", "batch_size=100")
+    line = command(text_file, tmp_path / "NODE" / "run", *minutes)[2:]
+    ended = two_processes([str(script), str(tmp_path), *line])
+    assert json.loads(ended.stdout)["steps"] >= 2
+    assert len(list((tmp_path / "0" / "run").glob("checkpoint-*"))) == 2
+    assert [path.name for path in (tmp_path / "1" / "run").iterdir()] == ["start"]
+
+
 def test_memory_does_not_grow_with_a_gzipped_text(passages, tmp_path):
     """Of a whole training, tokenizer included; after one that has loaded what stays."""
     peaks = []

@@ -18,7 +18,7 @@ from danseo.training.workers import Workers  # noqa: E402
 from tests.tiny import QUICK, read_split  # noqa: E402
 
 # 121 examples in batches of 8: the last batch has one example, so that a process goes without.
-SETTINGS = {**QUICK, "limit": 121, "epochs": 6, "learning_rate": 2e-3, "evaluations": 1}
+SETTINGS = {**QUICK, "limit": 121, "epochs": 6, "learning_rate": 2e-3, "evaluations": 1, "ema": 0.5}
 
 
 def rank_of(rank: int, world: int) -> Workers:
@@ -33,7 +33,7 @@ def test_shares_cover_everything_once(monkeypatch, count, world):
     shares = [rank_of(rank, world).share(range(count)) for rank in range(world)]
     assert sorted(item for share in shares for item in share) == list(range(count))
 
-    def exchange(parts, own):
+    def exchange(parts, own, group):
         parts[:] = shares
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", exchange)
@@ -47,18 +47,32 @@ def test_a_device_that_is_not_there_is_one_line(name):
     assert "\n" not in str(caught.value)
 
 
-# The second process's device is short of memory; both must then work in smaller parts.
+# Two nodes that share no folder. The second one is short of memory: in its forward pass, so that both must work in
+# smaller parts, once in the update (the fourth step), and once where gradients meet (it goes without an example then).
 SHORT_OF_MEMORY = """
-import os, sys, torch
+import atexit, os, sys, torch
+os.environ["LOCAL_RANK"] = "0"
 from danseo.cli import main
 from danseo.models.encoder.network import Network
-forward = Network.forward
-def limited(self, batch):
-    if os.environ["RANK"] == "1" and batch["input_ids"].numel() > 80:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-    return forward(self, batch)
-Network.forward = limited
-main(sys.argv[1:])
+from danseo.training import workers
+second, left = os.environ["RANK"] == "1", {"update": 4, "meeting": 1}
+def limited(function, name, is_much=lambda *given: True):
+    def call(*given, **named):
+        if second and is_much(*given):
+            left[name] = left.get(name, 10**9) - 1
+            if left[name] == 0 or name == "forward":
+                print("short of memory:", name, file=sys.stderr)
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        return function(*given, **named)
+    return call
+Network.forward = limited(Network.forward, "forward", lambda self, batch: batch["input_ids"].numel() > 80)
+torch.optim.AdamW.step = limited(torch.optim.AdamW.step, "update")
+workers._complete = limited(workers._complete, "meeting")
+def say_patience():
+    group = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
+    print("patience", group.options._timeout.total_seconds(), file=sys.stderr)
+atexit.register(say_patience)
+main([argument.replace("NODE", os.environ["RANK"]) for argument in sys.argv[1:]])
 """
 
 
@@ -73,7 +87,8 @@ def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFacto
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
     script = folder / "short_of_memory.py"
     script.write_text(SHORT_OF_MEMORY, "utf-8")
-    command = ["train", "ynat", "-m", bert, "--data", sample, "--runs", folder / "two", "--device", "cpu", *settings]
+    runs = folder / "two" / "NODE"
+    command = ["train", "ynat", "-m", bert, "--data", sample, "--runs", runs, "--device", "cpu", *settings]
     process = subprocess.Popen(
         [sys.executable, *launcher, str(script), *map(str, command)],
         stdout=subprocess.PIPE,
@@ -86,8 +101,13 @@ def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFacto
     )  # meanwhile
     words, _ = process.communicate(timeout=300)
     assert process.returncode == 0, words
+    for where in ("forward", "update", "meeting"):
+        assert f"short of memory: {where}" in words
     assert "out of memory: from now on at most 64 pieces at a time" in words
-    (two,) = (folder / "two").iterdir()
+    patience = [float(line.split()[1]) for line in words.splitlines() if line.startswith("patience")]
+    assert min(patience) >= 6 * 3600, "the first process may tokenise for hours"
+    assert [path.name for path in (folder / "two").iterdir()] == ["0"], "one of them writes"
+    (two,) = (folder / "two" / "0").iterdir()
     return one.path, two
 
 

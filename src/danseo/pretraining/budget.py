@@ -34,8 +34,8 @@ def settled_schedule(
     on_note: Callable[[str], None],
 ) -> Schedule:
     """The schedule of an earlier start, else from the settings; minutes become steps once, and are kept."""
-    if (fit.run.path / SCHEDULE).is_file():
-        kept = fit.run.read_json(SCHEDULE)
+    is_kept = fit.workers.is_first and (fit.run.path / SCHEDULE).is_file()
+    if kept := fit.workers.agreed(fit.run.read_json(SCHEDULE) if is_kept else None):  # others may not see this disk
         return Schedule(kept["steps_per_epoch"], kept["total"], tuple(kept["marks"]))
     per_epoch = epoch_steps(len(rows), config.train.batch_size)
     total = config.steps or max(1, round(per_epoch * config.train.epochs))
@@ -44,7 +44,6 @@ def settled_schedule(
         total = _steps_in(config, per_epoch, fit, rows, evaluate)
         on_note(f"{config.minutes:g} minutes are {total:,} steps here ({total / per_epoch:.2f} epochs)")
     schedule = planned(per_epoch, total, config.save)
-    fit.workers.wait()  # none may find the file before all have looked for it
     if fit.workers.is_first:
         fit.run.write_json(SCHEDULE, schedule.as_dict())
     return schedule

@@ -79,6 +79,7 @@ def coref(
 
     workers = Workers(job.device)
     dataset, seq_len = workers.agreed(prepared_dataset(job) if workers.is_first else None)
+    workers.mirror(dataset)
     results: list[dict[str, Any]] = []
     for objective in chosen:
         config = replace(job.config, objective=objective)
@@ -142,7 +143,7 @@ def _one(
             run.write_json("before.json", before)
         with reported(run):
             _train(job, run, dataset, seq_len, workers)
-    result: dict[str, Any] = run.read_json(RESULT)
+    result: dict[str, Any] = workers.agreed(run.read_json(RESULT) if workers.is_first else None)
     return result
 
 
@@ -156,6 +157,7 @@ def _identity(job: CorefJob, dataset: Path) -> str:
 
 def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Workers") -> None:
     from danseo.models.masked import MaskedKind, MaskedNetwork, recovery_scores
+    from danseo.training.fit import load_weights, weights_of
     from danseo.training.masked_fit import MaskedFit
 
     config = job.config
@@ -180,8 +182,8 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
         fitted = fit.fit(rows, held_out, schedule, progress.step, on_evaluation)
     if workers.is_first:
         save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
-    last, _ = load_masked(str(run.path / f"checkpoint-{fitted.step}"))
-    fit.network.model.load_state_dict(last.state_dict())  # equal steps are compared, not picked ones
+    last = load_masked(str(run.path / f"checkpoint-{fitted.step}"))[0] if workers.is_first else None
+    load_weights(model, workers.shared(last and weights_of(last)))  # equal steps are compared, not picked ones
     after = _scores(fit, tokenizer, held_out, probes, seq_len)
     if workers.is_first:
         run.write_json(RESULT, _result(run, config, fitted.step, before, after, len(probes)))
@@ -219,9 +221,10 @@ def _schedule(config: CorefConfig, rows: int) -> Schedule:
 
 def _before(run: Run, workers: "Workers", scores: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The scores of the checkpoint itself, from the first start of the run."""
-    known: dict[str, Any] | None = run.read_json("before.json") if (run.path / "before.json").is_file() else None
-    if workers.agreed(known is not None):
-        return known or {}
+    is_known = workers.is_first and (run.path / "before.json").is_file()
+    known: dict[str, Any] | None = workers.agreed(run.read_json("before.json") if is_known else None)
+    if known is not None:
+        return known
     found = scores()
     if workers.is_first:
         run.write_json("before.json", found)

@@ -81,4 +81,5 @@ def packed_folder(
     if workers.is_first and not (folder / "facts.json").is_file():
         pack_texts(folder, list(texts), tokenizer, config, exclude)
     workers.wait()
+    workers.mirror(folder)
     return folder, read_facts(folder)

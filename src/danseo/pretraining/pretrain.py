@@ -80,6 +80,7 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
         if workers.is_first:
             start_folder(start, job.config, job.texts, job.exclude, progress.note)
         workers.wait()
+        workers.mirror(start)
         model, tokenizer = load_body(start) if is_rtd else load_masked(str(start))
         packed, facts = packed_folder(job.config, job.texts, job.exclude, tokenizer, workers)
         left_out = read_left_out(packed)

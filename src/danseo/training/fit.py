@@ -15,6 +15,7 @@ from danseo.runs.directory import BEST, KEPT, Run
 from danseo.training.averaging import Average
 from danseo.training.loop import Engine, Plan, Step, Stopwatch, train_steps
 from danseo.training.optim import make_optimizer
+from danseo.training.workers import Workers
 
 _CHECKPOINT_SECONDS = 300.0  # between evaluations, so that a kill never costs more
 
@@ -36,10 +37,13 @@ class Progress:
     averaged: int = 0
     kept: dict[str, tuple[float, int]] = field(default_factory=dict)
     """best_raw and best_swa with their scores and steps, where weights are averaged."""
-    losses: list[float] = field(default_factory=list)
-    """Since the last evaluation."""
+    losses: list[Any] = field(default_factory=list)
+    """Since the last evaluation; tensors on devices where reading them would wait."""
+    scaler: dict[str, Any] = field(default_factory=dict)
+    """How far the loss is scaled up, in half precision."""
 
     def as_dict(self) -> dict[str, Any]:
+        self.losses = numbers_of(self.losses)
         return {**asdict(self), "best": None if math.isinf(self.best) else self.best}
 
     @classmethod
@@ -88,8 +92,7 @@ class Fitting:
                 if self._is_over():
                     break
         self._keep_last()
-        self.engine.workers.wait()
-        load_weights(self.engine.network, self.run.load_weights(BEST))
+        kept_weights(self.engine.network, self.run, BEST, self.engine.workers)
         return self.progress
 
     def _is_over(self) -> bool:
@@ -107,6 +110,7 @@ class Fitting:
 
     def _evaluate(self, step: Step, evaluate: Callable[[], float]) -> None:
         """Score the weights that count: the average once there is one; keep them if they are the best."""
+        self.engine.check_losses()
         progress, network = self.progress, self.engine.network
         raw = self._score(evaluate)
         score = raw
@@ -122,7 +126,7 @@ class Fitting:
         record = {
             "step": step.number,
             "epoch": round(step.epoch, 4),
-            "loss": sum(progress.losses) / len(progress.losses),
+            "loss": sum(numbers_of(progress.losses)) / len(progress.losses),
             "rate": step.rate,
             "score": score,
             "best": progress.best,
@@ -164,25 +168,29 @@ class Fitting:
             self.run.save_weights(name, weights_of(self.engine.network))
 
     def _save(self) -> None:
+        self.engine.check_losses()
         if not self.engine.workers.is_first:
             return
         tensors = {f"network.{key}": value for key, value in weights_of(self.engine.network).items()}
         tensors |= {f"average.{key}": value.detach().cpu() for key, value in self.average.weights.items()}
         for place, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{place}.{key}": value.detach().cpu() for key, value in state.items()}
-        self.progress.averaged = self.average.count
+        self.progress.averaged, self.progress.scaler = self.average.count, self.engine.scaler.state_dict()
         self.run.save_checkpoint({key: value.contiguous() for key, value in tensors.items()}, self.progress.as_dict())
 
     def _restore(self) -> None:
-        """Go on from the checkpoint, where there is one."""
-        found = self.run.load_checkpoint()
-        if found is None:
-            self.run.cut_log(0)
+        """Go on from the first process's checkpoint, where there is one; others may not see its disk."""
+        workers = self.engine.workers
+        found = self.run.load_checkpoint() if workers.is_first else None
+        state = workers.agreed(found and found[1])
+        self.progress = Progress.of(state) if state else self.progress
+        if workers.is_first:
+            self.run.cut_log(self.progress.log_lines)
+        if not state:
             return
-        tensors, state = found
-        self.progress = Progress.of(state)
+        tensors = workers.shared(found and found[0])
         self.engine.tokens = self.progress.tokens
-        self.run.cut_log(self.progress.log_lines)
+        self.engine.renew_scaler(self.progress.scaler)
         load_weights(self.engine.network, _below("network.", tensors))
         device = self.engine.workers.device
         self.average.weights = {key: value.to(device) for key, value in _below("average.", tensors).items()}
@@ -193,6 +201,13 @@ class Fitting:
             moments.setdefault(int(place), {})[key] = value
         if moments:
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+
+def numbers_of(losses: Sequence[Any]) -> list[float]:
+    """Losses as numbers, all of a device at once."""
+    kept = [loss for loss in losses if isinstance(loss, Tensor)]
+    read = iter(torch.stack(kept).tolist() if kept else [])
+    return [next(read) if isinstance(loss, Tensor) else loss for loss in losses]
 
 
 def _defined(value: Any) -> Any:
@@ -213,6 +228,11 @@ def weights_of(network: nn.Module) -> dict[str, Tensor]:
             seen.add(id(tensor))
             weights[name] = tensor.detach().cpu().clone().contiguous()
     return weights
+
+
+def kept_weights(network: nn.Module, run: Run, name: str, workers: Workers) -> None:
+    """Put back weights that the first process kept; others may not see its disk."""
+    load_weights(network, workers.shared(run.load_weights(name) if workers.is_first else None))
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from danseo.config import TrainConfig
 from danseo.errors import WorkFailed
@@ -16,11 +16,13 @@ from danseo.models.encoder.network import Network
 from danseo.models.masked import MaskedKind
 from danseo.training.averaging import is_averaging
 from danseo.training.batching import epoch_batches, packed
-from danseo.training.optim import drop_tiny_moments, learning, rate_share, set_rates
+from danseo.training.optim import drop_tiny_moments, learning, rate_share, set_rates, state_tensors, take_moments
 from danseo.training.speed import Gear
-from danseo.training.workers import Workers
+from danseo.training.workers import Workers, runs_out
 
 _TIDY_EVERY = 100  # steps
+_TOO_LITTLE = "the device has too little memory for this model; lower train.batch_tokens or use a smaller one"
+_READ_EVERY = 100  # steps, on devices that are otherwise never waited for
 _CPU_STATES = 3 * 2**18  # hidden numbers per thread that the caches of a CPU hold: 1,024 pieces of width 768
 
 
@@ -31,7 +33,8 @@ class Step:
     number: int
     total: int
     epoch: float
-    loss: float
+    loss: float | Tensor
+    """On the device where reading it would wait for that."""
     rate: float
     pieces: int
     padded: int
@@ -83,8 +86,12 @@ class Engine:
     on_note: Callable[[str], None] = lambda note: None
 
     def __post_init__(self) -> None:
-        self.network.to(self.workers.device)
-        if self.workers.device.type == "cpu":
+        device = self.workers.device
+        self.network.to(device)
+        self.renew_scaler({})
+        self.is_prompt = device.type == "cpu"  # numbers are there at once, and reading them waits for nothing
+        self.broken = torch.full((), math.inf, device=device)  # the first step whose loss was no number
+        if device.type == "cpu":
             self.tokens = min(self.tokens, self._cache)
 
     @property
@@ -99,16 +106,51 @@ class Engine:
 
     def forward(self, features: Sequence[Features], with_gold: bool) -> tuple[Any, dict[str, Tensor]]:
         batch = self.network.collate(list(features), self.kind, with_gold)
-        batch = {key: tensor.to(self.workers.device, non_blocking=True) for key, tensor in batch.items()}
+        batch = {key: self._moved(tensor) for key, tensor in batch.items()}
         with self.gear.autocast(self.workers.device):
             return self.network(batch), batch
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        """On the device; from pinned memory a GPU fetches it while the processor goes on."""
+        device = self.workers.device
+        return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+    def renew_scaler(self, state: dict[str, Any]) -> None:
+        """Half precision has no room for small gradients; the loss is scaled up, by as much as it bears."""
+        self.scaler = torch.amp.GradScaler(self.workers.device.type, enabled=self.gear.precision == "fp16")
+        if state:
+            self.scaler.load_state_dict(state)
+
+    def note_loss(self, loss: Tensor, number: int) -> float | Tensor:
+        """The loss of a step, read where that waits for nothing; else it is only noted whether it is a number."""
+        if not self.is_prompt:
+            self.broken = torch.where(loss.isfinite(), self.broken, self.broken.clamp(max=number))
+            return loss
+        if not math.isfinite(found := float(loss)):
+            raise WorkFailed(f"the loss is {found} at step {number}; lower train.learning_rate")
+        return found
+
+    def check_losses(self) -> None:
+        """Wait for the device, and end where a loss was no number: before anything is evaluated or saved."""
+        if not self.is_prompt and math.isfinite(number := float(self.broken)):
+            raise WorkFailed(f"the loss is no number at step {number:.0f}; lower train.learning_rate")
+
+    def finish(self) -> None:
+        """Until the device has done all that it was told."""
+        if self.workers.device.type == "cuda":
+            torch.cuda.synchronize(self.workers.device)
+
+    def take(self, memory: Callable[[], None]) -> None:
+        """Take memory that is needed whatever the size of the parts."""
+        try:
+            self.workers.together(memory)
+        except torch.OutOfMemoryError:
+            raise WorkFailed(_TOO_LITTLE) from None
 
     def halve(self) -> None:
         """Less at a time after the device ran out of memory."""
         if self.tokens <= 16:
-            raise WorkFailed(
-                "the device has too little memory for this model; lower train.batch_tokens or use a smaller one"
-            )
+            raise WorkFailed(_TOO_LITTLE)
         self.tokens //= 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -124,6 +166,7 @@ def train_steps(
     start: int = 0,
 ) -> Iterator[Step]:
     """Optimiser steps from the given one to the last; what a step does depends on its number alone."""
+    engine.take(lambda: take_moments(optimizer))
     for number in range(start, plan.total):
         averaging = is_averaging(number, plan.steps_per_epoch, config)
         fixed = config.swa_learning_rate if averaging else None
@@ -134,15 +177,16 @@ def train_steps(
         loss, padded = _step(engine, batch, optimizer, config, seed=hash((plan.seed, number, engine.workers.rank)))
         if engine.workers.device.type == "cpu" and (number + 1) % _TIDY_EVERY == 0:
             drop_tiny_moments(optimizer)
-        if not math.isfinite(loss):
-            raise WorkFailed(f"the loss is {loss} at step {number + 1}; lower train.learning_rate")
+        shown = engine.note_loss(loss, number + 1)
+        if (number + 1) % _READ_EVERY == 0:
+            engine.check_losses()
         pieces = sum(map(len, batch))
-        yield Step(number + 1, plan.total, (number + 1) / plan.steps_per_epoch, loss, rate, pieces, padded)
+        yield Step(number + 1, plan.total, (number + 1) / plan.steps_per_epoch, shown, rate, pieces, padded)
 
 
 def _step(
     engine: Engine, batch: list[Features], optimizer: torch.optim.Optimizer, config: TrainConfig, seed: int
-) -> tuple[float, int]:
+) -> tuple[Tensor, int]:
     while True:
         try:
             torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
@@ -154,23 +198,49 @@ def _step(
 
 def _try_step(
     engine: Engine, batch: list[Features], optimizer: torch.optim.Optimizer, config: TrainConfig
-) -> tuple[float, int]:
-    """Forward and backward part by part, then one update; the loss is the mean over the whole batch."""
-    workers = engine.workers
-    sums = workers.total(_add_gradients(engine, workers.share(batch)))
-    if sums[3] > 0:  # on whichever process: all of them try again
+) -> tuple[Tensor, int]:
+    """Forward and backward part by part, then one update; the loss is the mean over the whole batch.
+
+    Before gradients meet, and after the update, processes tell each other whether memory ran out: none is left behind.
+    """
+    workers, weights = engine.workers, list(learning(engine.network))
+    sums, own, is_short = _add_gradients(engine, weights, workers.share(batch))
+    short, padded, *users = workers.counted([is_short, own, *(weight.grad is not None for weight in weights)])
+    if short:  # on whichever process
         raise torch.OutOfMemoryError
-    parameters = list(learning(engine.network))
-    workers.total_gradients(parameters)
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    factor = 1 / _gradient_weight(engine, batch, sums[1])
-    if config.clip:
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        factor = factor * _clipping(norm * factor, config.clip)
-    torch._foreach_mul_(gradients, factor)  # once over all weights, as on a CPU that takes its time
-    optimizer.step()
+    workers.total(sums)
+    workers.total_gradients(weights, users)
+    _update(engine, weights, optimizer, 1 / _gradient_weight(engine, batch, sums[1]), config.clip)
     optimizer.zero_grad(set_to_none=True)
-    return float(sums[0] / sums[1].clamp(min=1e-6)), int(sums[2])
+    return sums[0] / sums[1].clamp(min=1e-6), int(padded)
+
+
+def _update(
+    engine: Engine, weights: list[nn.Parameter], optimizer: torch.optim.Optimizer, factor: Tensor, clip: float
+) -> None:
+    """Scale, clip, and step; a process whose memory runs out in it takes over what another one came to."""
+    workers = engine.workers
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    failed = workers.gathered([runs_out(lambda: _move(engine.scaler, gradients, optimizer, factor, clip))])
+    if all(failed):
+        raise WorkFailed(_TOO_LITTLE)
+    if any(failed):
+        leader = failed.index(False)
+        workers.follow(leader, [*(weight.data for weight in weights), *state_tensors(optimizer)])
+        engine.renew_scaler(workers.gathered([engine.scaler.state_dict()])[leader])
+        engine.halve()
+
+
+def _move(
+    scaler: torch.amp.GradScaler, gradients: list[Tensor], optimizer: torch.optim.Optimizer, factor: Tensor, clip: float
+) -> None:
+    scaler.unscale_(optimizer)
+    if clip:
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        factor = factor * _clipping(norm * factor, clip)
+    torch._foreach_mul_(gradients, factor)  # once over all weights, as on a CPU that takes its time
+    scaler.step(optimizer)
+    scaler.update()
 
 
 def _clipping(norm: Tensor, most: float) -> Tensor:
@@ -188,19 +258,22 @@ def _gradient_weight(engine: Engine, batch: list[Features], weight: Tensor) -> T
     return weight.clamp(min=1e-6) if usual is None else torch.full_like(weight, max(usual * len(batch), 1e-6))
 
 
-def _add_gradients(engine: Engine, own: list[Features]) -> Tensor:
-    """Gradients of this process's examples; the loss, its weight, padded pieces, and whether memory ran out."""
-    sums = torch.zeros(4, device=engine.workers.device)
-    try:
+def _add_gradients(engine: Engine, weights: list[nn.Parameter], own: list[Features]) -> tuple[Tensor, int, bool]:
+    """Gradients of this process's examples; the loss with its weight, padded pieces, and whether memory ran out."""
+    sums, padded = torch.zeros(2, device=engine.workers.device), 0
+
+    def add() -> None:
+        nonlocal padded
         for part in packed(range(len(own)), [len(record) for record in own], engine.tokens):
             outputs, tensors = engine.forward([own[index] for index in part], with_gold=True)
             loss, weight = engine.kind.loss(outputs, tensors)
-            loss.backward()
-            padded = torch.tensor(float(tensors["input_ids"].numel()), device=sums.device)
-            sums[:3] += torch.stack([loss.detach().float(), weight.detach().float(), padded])
-    except torch.OutOfMemoryError:
-        sums[3] = 1
-    return sums
+            engine.scaler.scale(loss).backward()
+            padded += tensors["input_ids"].numel()
+            sums.add_(torch.stack([loss.detach().float(), weight.detach().float()]))
+        engine.workers.make_room(weights)
+
+    is_short = runs_out(add)
+    return sums, padded, is_short
 
 
 @torch.inference_mode()

@@ -60,7 +60,8 @@ class MaskedFit:
 
     def seconds_per_step(self, rows: Sequence[Features], seconds: float) -> float:
         """The time of a step by steps of one part and of two, as whole ones may take long; weights are put back."""
-        wanted, part = self.config.batch_size, max(1, self.engine.tokens // self.network.shape[1])
+        part = self.workers.agreed(max(1, self.engine.tokens // self.network.shape[1]))  # others may have other caches
+        wanted = self.config.batch_size
         sizes = sorted({min(wanted, parts * part * self.workers.world) for parts in (1, 2)})
         before, started = weights_of(self.network), time.perf_counter()
         times: list[list[float]] = [[] for _ in sizes]
@@ -69,6 +70,7 @@ class MaskedFit:
             for steps, taken in zip(runs, times, strict=True):
                 began = time.perf_counter()
                 next(steps)
+                self.engine.finish()
                 taken.append(time.perf_counter() - began)
             if self.workers.agreed(number > 0 and time.perf_counter() - started > min(_TRIAL_SECONDS, seconds)):
                 break

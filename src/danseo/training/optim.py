@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from danseo.config import TrainConfig
 from danseo.errors import DanseoError
@@ -76,6 +76,22 @@ def parameter_groups(network: nn.Module, config: TrainConfig) -> list[dict[str, 
 def make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW without decay on biases and norms."""
     return torch.optim.AdamW(parameter_groups(network, config), betas=(0.9, config.beta2), eps=1e-8, fused=True)
+
+
+def take_moments(optimizer: torch.optim.Optimizer) -> None:
+    """The memory of AdamW's moments at once, not in the middle of the first update."""
+    if not isinstance(optimizer, torch.optim.AdamW):
+        return
+    for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+        if not optimizer.state[parameter]:
+            moments = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
+
+
+def state_tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """What the optimiser remembers, in the order of its parameters."""
+    order = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return [value for parameter in order for _, value in sorted(optimizer.state.get(parameter, {}).items())]
 
 
 def drop_tiny_moments(optimizer: torch.optim.Optimizer) -> None:

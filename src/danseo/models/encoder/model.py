@@ -28,7 +28,7 @@ from danseo.runs.directory import BEST, KEPT, Run
 from danseo.scoring import measure
 from danseo.tasks.task import Task
 from danseo.training.batching import packed
-from danseo.training.fit import Fitting, Progress, load_weights
+from danseo.training.fit import Fitting, Progress, kept_weights
 from danseo.training.loop import Engine, Step, outputs_of
 from danseo.training.numbers import conditions
 from danseo.training.optim import freeze
@@ -98,12 +98,12 @@ class Encoder:
     def score_kept(self, run: Run, fitted: Progress) -> dict[str, dict[str, float | None]]:
         """The monitored metric of all weights that averaging kept, by half; the best ones are back at the end."""
         scores: dict[str, dict[str, float | None]] = {}
-        for name in run.kept_weights():
-            load_weights(self.network, run.load_weights(f"{KEPT}/{name}.safetensors"))
+        for name in self.workers.agreed(run.kept_weights()):
+            kept_weights(self.network, run, f"{KEPT}/{name}.safetensors", self.workers)
             step = fitted.kept[name][1] if name in fitted.kept else fitted.step
             scores[name] = {"step": step, **self._by_half(self.predict_dev())}
         if scores:
-            load_weights(self.network, run.load_weights(BEST))
+            kept_weights(self.network, run, BEST, self.workers)
         return scores
 
     def _by_half(self, predictions: Sequence[Prediction]) -> dict[str, float | None]:
