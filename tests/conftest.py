@@ -66,6 +66,6 @@ def danseo(tmp_path: Path) -> Callable[..., Result]:
         command = [sys.executable, "-m", "danseo", *map(str, arguments)]
         variables = {**os.environ, "DANSEO_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1", **environment}
         variables.pop("DANSEO_DATA", None)
-        return Result(subprocess.run(command, capture_output=True, text=True, env=variables, timeout=300, cwd=tmp_path))
+        return Result(subprocess.run(command, capture_output=True, text=True, env=variables, timeout=600, cwd=tmp_path))
 
     return run

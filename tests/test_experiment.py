@@ -225,7 +225,7 @@ def test_a_run_killed_at_five_moments_ends_as_if_nothing_had_happened(sample, sm
     for name, is_moment in MOMENTS.items():
         assert kill_at(start(), run, is_moment), f"{name}: too late; {(tmp_path / 'words.txt').read_text()}"
         assert not Run(run).is_finished
-    assert start().wait(timeout=120) == 0, (tmp_path / "words.txt").read_text()
+    assert start().wait(timeout=600) == 0, (tmp_path / "words.txt").read_text()
     assert results(Run(run)) == results(whole)
     assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.path.iterdir())
 

@@ -29,7 +29,7 @@ print(*(name for name in {names!r} if name in sys.modules), file=sys.stderr)
 def loaded_by(arguments: list[str], names: tuple[str, ...]) -> str:
     """Which of the modules a command loads."""
     script = RUN.format(arguments=arguments, names=names)
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout
     return ended.stderr.strip()
@@ -69,7 +69,7 @@ for module in pkgutil.walk_packages(danseo.__path__, "danseo."):
         found = [name for name in {HEAVY[:2]!r} if name in sys.modules]
         assert not found, (module.name, found)
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 

@@ -41,7 +41,7 @@ def test_bad_lines_are_named_and_the_others_answered(linear, tmp_path):
     third = '{"premise": "문이 열렸다.", "hypothesis": "문이 닫혔다.", "guid": "x"}'
     lines.write_text(f'비가 온다.\t날씨가 흐리다.\n{{"premise": "가"}}\n\n{third}\n')
     command = [sys.executable, "-m", "danseo", "predict", str(linear), str(lines)]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert process.returncode == 3
     records = [json.loads(line) for line in process.stdout.splitlines()]
     assert [(record["guid"], record["line"]) for record in records] == [("1", 1), ("x", 4)]

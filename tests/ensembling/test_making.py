@@ -104,7 +104,7 @@ except SystemExit as ended:
     assert not ended.code
 assert not {{"torch", "transformers"}} & set(sys.modules)
 """
-        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
         assert ended.returncode == 0, ended.stderr
         assert "ENSEMBLE" in ended.stdout
         assert "95 % interval" in ended.stdout

@@ -16,7 +16,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
-def killed_when(moment: Callable[[], bool], command: list[str], seconds: float = 90) -> None:
+def killed_when(moment: Callable[[], bool], command: list[str], seconds: float = 600) -> None:
     """Start a command and kill it, without a chance to tidy up, as soon as the moment has come."""
     process = subprocess.Popen(
         [sys.executable, *command], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -38,7 +38,7 @@ def two_processes(command: list[str]) -> "subprocess.CompletedProcess[str]":
         port = free.getsockname()[1]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
     line = [sys.executable, *launcher, *command]
-    ended = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=240)
+    ended = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended
 

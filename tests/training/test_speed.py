@@ -266,11 +266,13 @@ def test_a_trial_runs_some_layers_and_leaves_all(monkeypatch, tmp_path):
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", False),
         ("raise RuntimeError", False),
+        ("import time; time.sleep(999)", False),
         ("pass", True),
     ],
 )
 def test_a_process_of_its_own_finds_out_whether_bf16_kills(monkeypatch, tmp_path: Path, code, works):
     memory = tmp_path / "measured.json"
+    monkeypatch.setattr(speed, "_PATIENCE", 0.5 if "sleep" in code else 60)
     monkeypatch.setattr(speed, "_BF16_TRIAL", code)
     assert bf16_works(memory) is works
     monkeypatch.setattr(speed, "_BF16_TRIAL", "raise SystemExit(not 0)" if works else "pass")

@@ -99,7 +99,7 @@ def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFacto
     one = run_experiment(
         configured("ynat", str(bert), "default", SETTINGS), sample, folder / "one", device="cpu", quiet=True
     )  # meanwhile
-    words, _ = process.communicate(timeout=300)
+    words, _ = process.communicate(timeout=600)
     assert process.returncode == 0, words
     for where in ("forward", "update", "meeting"):
         assert f"short of memory: {where}" in words

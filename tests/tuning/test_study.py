@@ -187,7 +187,7 @@ def test_a_killed_trial_is_tried_again_with_the_same_settings(tmp_path, options)
     chosen = options(trials=2, pruner="none", name="killed", heartbeat=(1, 2))
     worker = multiprocessing.get_context("spawn").Process(target=work, args=(tmp_path, chosen, 60))
     worker.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not starts(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
     worker.kill()

@@ -34,6 +34,7 @@ _LITTLE = 3e12  # operations that are done before measuring pays, in half a minu
 _LAYERS = 2  # that are measured: they tell as much as all
 _SHAPE = (8, 48)  # rows and pieces of an ordinary batch; a network may name its own
 _USUAL = {"cpu": "fp32"}  # precision without measuring; bf16 elsewhere
+_PATIENCE = 120.0  # seconds, with a process that tries bfloat16
 GEAR = "gear.json"
 
 
@@ -164,7 +165,7 @@ def precisions(config: TrainConfig, device: torch.device, memory: Path) -> tuple
         return ("bf16", "fp32") if config.precision == "auto" else (config.precision,)
     if config.precision == "auto":
         return ("fp32", "bf16") if has_bf16() and bf16_works(memory) else ("fp32",)
-    if not bf16_works(memory):
+    if has_bf16() and not bf16_works(memory):
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", _SAFE_ISA)
     return ("bf16",)
 
@@ -185,10 +186,18 @@ def bf16_works(memory: Path) -> bool:
     key = f"bf16 {platform.machine()} {platform.node()} {torch.__version__}"
     known = _recall(memory).get(key)
     if known is None:
-        child = subprocess.run([sys.executable, "-c", _BF16_TRIAL], capture_output=True, timeout=120, check=False)
-        known = child.returncode == 0
+        known = _survives(_BF16_TRIAL)
         _remember(memory, key, known)
     return bool(known)
+
+
+def _survives(code: str) -> bool:
+    """Whether another process runs the code to its end; one that hangs does not."""
+    command = [sys.executable, "-c", code]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 _SAFE_ISA = "AVX512_CORE_BF16"  # bfloat16 without the matrix units
