@@ -138,6 +138,15 @@ def test_hints_fit_the_command(command: str, complaint: str, danseo: Run) -> Non
     assert "right file for the task" not in found.complaint
 
 
+def test_code_of_a_checkpoint_is_allowed_only_where_that_can_be_said(danseo: Run, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    config = '{"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}'
+    (tmp_path / "own" / "config.json").write_text(config)
+    train = danseo("train", "ynat", "-m", "own", "--data", "sample").complaint
+    assert "own wants to run code of its own; allow it with --trust-remote-code" in train
+    assert "own wants to run code of its own; probes never do" in danseo("probe", "own").complaint
+
+
 # Tasks
 
 

@@ -122,7 +122,7 @@ def _loaded(source: str) -> tuple[Any, Any]:
     try:
         config = transformers.AutoConfig.from_pretrained(name, **options)
     except Exception as error:  # the library raises many kinds for the same few causes
-        raise loading_error(name, error) from None
+        raise loading_error(name, error, may_trust=False) from None
     check_masked(config, name)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
@@ -130,7 +130,7 @@ def _loaded(source: str) -> tuple[Any, Any]:
             name, use_safetensors=True, dtype="float32", output_loading_info=True, **options
         )
     except Exception as error:  # as above
-        raise loading_error(name, error) from None
+        raise loading_error(name, error, may_trust=False) from None
     if absent := sorted(report["missing_keys"]):
         raise DanseoError(
             f"{name} has no masked-language-model head (without weights: {absent[0]}); probe one that has"
