@@ -79,13 +79,10 @@ class Pieces:
 
     def _ordinary(self, cut: Cut) -> Cut:
         """The text cut so that no piece is special: SentencePiece may know "<s>" as a word like any other."""
-        while not self._special.isdisjoint(cut.ids):
-            inside = self._inside_specials(cut)
-            if not inside:
-                break
-            letters = cut.letters.parted(inside)
-            cut = Cut(cut.text, letters, self._encode([letters.text])[0])
-        return cut
+        if self._special.isdisjoint(cut.ids):
+            return cut
+        letters = cut.letters.parted(self._inside_specials(cut))
+        return Cut(cut.text, letters, self._encode([letters.text])[0])
 
     def _inside_specials(self, cut: Cut) -> list[int]:
         """The second character of every special piece."""
