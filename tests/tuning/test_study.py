@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import re
 import signal
 import time
 from dataclasses import dataclass, field
@@ -104,6 +105,34 @@ def test_the_same_command_goes_on_and_then_does_nothing(tmp_path, options):
     tune(target, options(trials=5))
     assert len(starts(tmp_path)) == 5
     assert len({json.dumps(settings) for settings in starts(tmp_path)}) == 5
+
+
+def test_trials_have_the_same_numbers_everywhere(tmp_path, options):
+    """Once the notes counted from 1 and the table from 0."""
+    target, notes = Pretence(tmp_path), []
+    document = write_results(tune(target, options(trials=5, pruner="none"), notes.append), target, tmp_path / "out")
+    heard = [re.match(r"trial (\d+) \((\d) of 5\): learning_rate", note) for note in notes]
+    assert [found.groups() for found in heard if found] == [(str(n), str(n)) for n in range(1, 6)]
+    best = max(document["trials"], key=lambda row: row["value"])
+    assert [row["trial"] for row in document["trials"]] == [1, 2, 3, 4, 5]
+    assert document["best"]["trial"] == document["report"]["trial"] == best["trial"]
+    told = next(note for note in notes if note.startswith(f"trial {best['trial']}: "))
+    assert f"{best['value']:.4g}" in told
+    trials, report = study_tables(document)
+    assert trials.rows[0][0] == best["trial"]
+    assert report.title.startswith(f"trial {best['trial']} on")
+    written = (tmp_path / "out" / "trials.csv").read_text("utf-8").splitlines()
+    assert [line.split(",")[0] for line in written] == ["trial", "1", "2", "3", "4", "5"]
+    assert "4 to go, ETA" in notes[1]
+
+
+def test_a_tie_is_said_to_be_one(tmp_path, options):
+    target = Pretence(tmp_path)
+    document = write_results(tune(target, options(trials=3, pruner="none")), target, tmp_path / "out")
+    assert "trials have the best value" not in study_tables(document)[0].note
+    for row in document["trials"]:
+        row["value"] = document["best"]["value"]
+    assert "3 trials have the best value" in study_tables(document)[0].note
 
 
 def test_a_failed_trial_counts_and_the_others_go_on(tmp_path, options):

@@ -15,8 +15,8 @@ from danseo.sweeps.plan import Planner, Point, read_evaluations
 from danseo.sweeps.ranges import sample
 from danseo.sweeps.schedule import State
 from danseo.sweeps.space import Search, Sweep, named_in
-from danseo.sweeps.studies import database, load_optuna, opened
-from danseo.tables import Table
+from danseo.sweeps.studies import database, load_optuna, opened, trial_number
+from danseo.tables import Table, as_typed
 from danseo.tasks import get_task
 
 
@@ -120,12 +120,17 @@ class Trials:
         names = list(self.search.space)
         trials = self.study.get_trials(deepcopy=False)
         rows: list[tuple[object, ...]] = [
-            (trial.number, *(_shown(trial.params.get(name)) for name in names), trial.value, trial.state.name.lower())
+            (
+                as_typed(trial_number(trial)),
+                *(_shown(trial.params.get(name)) for name in names),
+                trial.value,
+                trial.state.name.lower(),
+            )
             for trial in sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0)))
         ]
         columns = ("trial", *(name.split(".")[-1] for name in names), "select half", "state")
         note = "sorted by the headline on the select half, which is what the search goes by; report scores are below"
-        return [Table(f"trials of {self.study.study_name}", columns, rows, note)]
+        return [Table(f"trials of {self.study.study_name}", columns, rows, note, keys=1)]
 
 
 def _shown(value: Any) -> Any:

@@ -18,6 +18,11 @@ def load_optuna() -> Any:
     return optuna
 
 
+def trial_number(trial: Any) -> int:
+    """The number that a trial is shown under everywhere: the first one is 1."""
+    return int(trial.number) + 1
+
+
 def database(url: str, **options: Any) -> Any:
     """A storage in a database; SQLite waits for other processes instead of giving up."""
     waiting = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else None

@@ -9,7 +9,8 @@ from typing import Any
 
 from danseo.reading import write_atomically
 from danseo.report.studies import draw_history, draw_importance
-from danseo.tables import Table
+from danseo.sweeps.studies import trial_number
+from danseo.tables import Table, as_typed
 from danseo.tuning.study import best_of, report_once
 from danseo.tuning.targets import Target
 
@@ -17,12 +18,13 @@ from danseo.tuning.targets import Target
 def write_results(study: Any, target: Target, folder: Path) -> dict[str, Any]:
     """best.toml, trials.csv, result.json and the plots; the document comes back."""
     best = best_of(study)
+    chosen = {"trial": trial_number(best), "value": best.value, "settings": best.params}
     running = sum(trial.state.name == "RUNNING" for trial in study.get_trials(deepcopy=False))
     document: dict[str, Any] = {
         "study": study.study_name,
         "command": target.command,
         "metric": target.metric,
-        "best": {"trial": best.number, "value": best.value, "settings": best.params, **best.user_attrs["outcome"]},
+        "best": {**chosen, **best.user_attrs["outcome"]},
         "running": running,
         # Held-back scores are looked at once, when no other process may still find a better trial.
         "report": dict(report_once(study, target, best)) if not running else None,
@@ -53,7 +55,7 @@ def importance(study: Any) -> dict[str, float]:
 def _row(trial: Any) -> dict[str, Any]:
     seconds = (trial.datetime_complete - trial.datetime_start).total_seconds() if trial.datetime_complete else None
     return {
-        "trial": trial.number,
+        "trial": trial_number(trial),
         "state": trial.state.name.lower(),
         "value": trial.value if trial.value is not None else _last(trial.intermediate_values),
         "seconds": seconds,
@@ -80,12 +82,21 @@ def study_tables(document: Mapping[str, Any]) -> list[Table]:
     names = list(document["best"]["settings"])
     order = sorted(document["trials"], key=lambda row: (row["state"] != "complete", -(row["value"] or 0)))
     rows: list[tuple[object, ...]] = [
-        (row["trial"], row["state"], row["value"], *(_short(row.get(name)) for name in names), row["seconds"])
+        (
+            as_typed(row["trial"]),
+            row["state"],
+            row["value"],
+            *(_short(row.get(name)) for name in names),
+            row["seconds"],
+            row["error"],
+        )
         for row in order
     ]
-    columns = ("trial", "state", "value", *(name.rsplit(".", 1)[-1] for name in names), "seconds")
-    note = f"value: {document['metric']}; of a pruned trial its last one\nbest settings: {document['config']}"
-    tables = [Table(f"study {document['study']}", columns, rows, note)]
+    columns = ("trial", "state", "value", *(name.rsplit(".", 1)[-1] for name in names), "seconds", "error")
+    alike = [row["trial"] for row in order if row["state"] == "complete" and row["value"] == document["best"]["value"]]
+    tied = f" (of trial {document['best']['trial']}; {len(alike)} trials have the best value)" if alike[1:] else ""
+    note = f"value: {document['metric']}; of a pruned trial its last one\nbest settings{tied}: {document['config']}"
+    tables = [Table(f"study {document['study']}", columns, rows, note, keys=1)]
     report = document["report"]
     if report is None:
         return tables
@@ -101,4 +112,7 @@ def _short(value: object) -> object:
 
 
 def _ends(interval: list[float] | None) -> str | None:
-    return f"{interval[0]:.4g} – {interval[1]:.4g}" if interval else None
+    if not interval:
+        return None
+    decimals = 2 if max(map(abs, interval)) > 1 else 4  # scores, or shares
+    return f"{interval[0]:.{decimals}f} – {interval[1]:.{decimals}f}"

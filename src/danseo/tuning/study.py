@@ -4,13 +4,16 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from statistics import mean
 from typing import Any, Literal
 
 from danseo.config import flat
 from danseo.errors import DanseoError
+from danseo.sweeps.board import clock_time
 from danseo.sweeps.ranges import Space, read_space_file, sample
-from danseo.sweeps.studies import database, load_optuna, opened
+from danseo.sweeps.studies import database, load_optuna, opened, trial_number
 from danseo.tuning.targets import Outcome, Target
 
 _HEARTBEAT, _GRACE = 10, 40  # seconds; a trial whose process has been silent for the second is tried again
@@ -38,11 +41,11 @@ def tune(target: Target, options: TuneOptions, on_note: Callable[[str], None] = 
     optuna = load_optuna()
     while True:
         optuna.storages.fail_stale_trials(study)
-        taken = counted(study)
-        if taken >= options.trials:
+        if counted(study) >= options.trials:
             return study
-        on_note(f"trial {taken + 1} of {options.trials}")
-        study.optimize(lambda trial: _objective(trial, target, space, on_note), n_trials=1, catch=(DanseoError,))
+        study.optimize(
+            lambda trial: _objective(trial, target, space, options.trials, on_note), n_trials=1, catch=(DanseoError,)
+        )
 
 
 def counted(study: Any) -> int:
@@ -56,9 +59,10 @@ def counted(study: Any) -> int:
     )
 
 
-def _objective(trial: Any, target: Target, space: Space, on_note: Callable[[str], None]) -> float:
-    settings = sample(trial, space)
-    on_note("  " + ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in settings.items()))
+def _objective(trial: Any, target: Target, space: Space, trials: int, on_note: Callable[[str], None]) -> float:
+    settings, name = sample(trial, space), f"trial {trial_number(trial)}"
+    chosen = ", ".join(f"{key.rsplit('.', 1)[-1]} {_shown(value)}" for key, value in settings.items())
+    on_note(f"{name} ({counted(trial.study)} of {trials}): {chosen}")
 
     def heard(step: int, value: float) -> None:
         trial.report(value, step)
@@ -69,17 +73,29 @@ def _objective(trial: Any, target: Target, space: Space, on_note: Callable[[str]
         outcome: Outcome = target.run(settings, heard)
     except DanseoError as error:
         trial.set_user_attr("error", str(error))
-        on_note(f"  failed: {error}")
+        on_note(f"{name} failed: {error}")
         raise
     except load_optuna().TrialPruned as pruned:
-        on_note(f"  {pruned}")
+        on_note(f"{name} {pruned}")
         raise
     except KeyboardInterrupt:
         trial.study.enqueue_trial(trial.params)  # the next start goes on with it
         raise
     trial.set_user_attr("outcome", {"step": outcome.step, "folder": outcome.folder})
-    on_note(f"  {target.metric}: {outcome.value:.4g}")
+    on_note(f"{name}: {target.metric} {outcome.value:.4g}{_ahead(trial, trials)}")
     return outcome.value
+
+
+def _ahead(trial: Any, trials: int) -> str:
+    """What is left to do, and how long that takes at the pace of this process."""
+    left = trials - counted(trial.study)
+    ended = [each.duration.total_seconds() for each in trial.study.get_trials(deepcopy=False) if each.duration]
+    own = (datetime.now() - trial.datetime_start).total_seconds()
+    return f"; {left} to go, ETA {clock_time(left * mean([*ended, own]))}" if left > 0 else ""
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def open_study(target: Target, options: TuneOptions, space: Space) -> Any:
@@ -133,8 +149,8 @@ def best_of(study: Any) -> Any:
 def report_once(study: Any, target: Target, trial: Any) -> Mapping[str, Any]:
     """The held-back scores of the best trial; computed once per best trial and kept in the study."""
     known = study.user_attrs.get("report")
-    if known is None or known["trial"] != trial.number:
-        known = {"trial": trial.number, **target.report(trial.user_attrs["outcome"])}
+    if known is None or known["trial"] != trial_number(trial):
+        known = {"trial": trial_number(trial), **target.report(trial.user_attrs["outcome"])}
         study.set_user_attr("report", known)
     found: Mapping[str, Any] = known
     return found
