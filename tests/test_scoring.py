@@ -13,10 +13,10 @@ import pytest
 from danseo.baselines import NAMES, baseline
 from danseo.metrics.tagging import spans_of
 from danseo.records import Prediction, TextExample
-from danseo.scoresheet import shown_interval
 from danseo.scoring import Score, example_clusters, measure, score
 from danseo.subword import METRICS as SUBWORD_METRICS
 from danseo.subword import subword_statistics
+from danseo.tables import shown_interval
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 

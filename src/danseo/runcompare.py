@@ -17,14 +17,13 @@ from danseo.scoresheet import (
     few_examples,
     left_out,
     more_metrics,
-    shown_interval,
     shown_p,
     size,
     systems_table,
 )
 from danseo.scoring import example_clusters, measure
 from danseo.stats import as_json_number, tie_groups
-from danseo.tables import Table
+from danseo.tables import Table, shown_interval
 from danseo.tasks.task import Task
 
 

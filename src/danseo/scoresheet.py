@@ -13,7 +13,7 @@ from danseo.predictions import read_predictions
 from danseo.records import Prediction
 from danseo.scoring import Score, baseline_scores, example_clusters, score
 from danseo.stats import as_json_number
-from danseo.tables import Table
+from danseo.tables import Table, shown_interval
 from danseo.tasks.task import Task
 
 _FEW = 20  # independent examples; with fewer, bootstrap intervals cover too little
@@ -232,14 +232,6 @@ def differences_table(id_: str, columns: tuple[str, ...], rows: Sequence[tuple[o
     silent[columns.index("p (Holm)")] |= len(rows) == 1
     kept = [place for place, is_silent in enumerate(silent) if not is_silent]
     return Table(id_, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows], note)
-
-
-def shown_interval(low: float, high: float, *, signed: bool = False) -> str | None:
-    """The ends of an interval; of a difference each with its sign."""
-    if low != low:
-        return None
-    low, high = (round(end, 2) + 0.0 for end in (low, high))  # no -0.00
-    return f"{low:+.2f} … {high:+.2f}" if signed else f"{low:.2f} – {high:.2f}"
 
 
 def size(task: Task, n: int, clusters: int) -> str:

@@ -56,6 +56,14 @@ def as_typed(value: object) -> object:
     return TypedInt(value) if isinstance(value, int) else TypedFloat(value) if isinstance(value, float) else value
 
 
+def shown_interval(low: float | None, high: float | None, *, decimals: int = 2, signed: bool = False) -> str | None:
+    """The ends of an interval; of a difference each with its sign."""
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return None
+    low, high = (round(end, decimals) + 0.0 for end in (low, high))  # no -0.00
+    return f"{low:+.{decimals}f} … {high:+.{decimals}f}" if signed else f"{low:.{decimals}f} – {high:.{decimals}f}"
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of plain values under named columns; None stands for "does not apply"."""

@@ -136,7 +136,7 @@ def test_results_have_the_old_fields_and_are_not_made_twice(golden, training, tm
     again = make_sweep(tmp_path, on_note=notes.append).probe(Checkpoint(str(training / "checkpoint-20")))
     assert again == record
     assert path.stat().st_mtime_ns == before
-    assert notes == ["checkpoint-20: already probed"]
+    assert notes == [f"{training.name}/checkpoint-20: already probed"]
 
 
 def test_changed_weights_are_probed_again(training, tmp_path):

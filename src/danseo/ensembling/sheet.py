@@ -4,7 +4,7 @@ from typing import Any
 
 from danseo.runs.directory import Run
 from danseo.runs.sheet import run_tables
-from danseo.tables import Table
+from danseo.tables import Table, shown_interval
 
 
 def ensemble_tables(run: Run) -> list[Table]:
@@ -18,7 +18,14 @@ def _members(scores: dict[str, Any]) -> Table:
     listed = scores["scores"].get(scores["reported_on"]) or scores["scores"]["dev"]
     own = next(score["value"] for score in listed if score["id"] == scores["headline"])
     rows: list[tuple[object, ...]] = [
-        (member["run"], member["weight"], member["score"], member["difference"], _ends(member), member["p_permutation"])
+        (
+            member["run"],
+            member["weight"],
+            member["score"],
+            member["difference"],
+            shown_interval(*member["interval"], signed=True),
+            member["p_permutation"],
+        )
         for member in facts["members"]
     ]
     rows.append((facts.get("kind", "ensemble").upper(), None, own, None, None, None))
@@ -39,8 +46,3 @@ def _members(scores: dict[str, Any]) -> Table:
     title = f"{scores['headline']} on {where}{mark}"
     columns = ("run", "weight", "score", "gain", "95 % interval", "p")
     return Table(title, columns, rows, "; ".join(how))
-
-
-def _ends(member: dict[str, Any]) -> str | None:
-    low, high = member["interval"]
-    return None if low is None or high is None else f"{low:+.2f} … {high:+.2f}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from danseo.errors import DanseoError, DataError
 from danseo.reading import read_object
+from danseo.runs.naming import model_name
 
 _NUMBERED = re.compile(r"checkpoint-(\d+)")
 _SETTLED = 3.0  # seconds without a change after which a checkpoint counts as written
@@ -45,6 +46,12 @@ class Checkpoint:
             return dict(read_object(self.path / "trainer_state.json").values)
         except DataError:
             return {}
+
+
+def shown_name(source: str) -> str:
+    """What a checkpoint is called; its folder alone is often checkpoint-100, or model."""
+    path = Path(source)
+    return model_name(str(path.resolve()) if path.is_dir() else source)
 
 
 @dataclass(frozen=True)

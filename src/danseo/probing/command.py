@@ -9,7 +9,7 @@ from typing import Any
 
 from danseo.extras import require
 from danseo.models.load import ENCODER
-from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled
+from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled, shown_name
 from danseo.probing.items import items_hash, read_items, shipped_items
 from danseo.probing.nouns import KiwiAnalyser
 from danseo.probing.probe import ProbeOptions
@@ -84,7 +84,7 @@ def run_job(job: Job, quiet: bool = False) -> Outcome:
         check_place(folder)
         sweep.is_alone = job.poll is None and [each.source for each in waiting] == list(job.checkpoints)[:1]
         for number, checkpoint in enumerate(_stream(job, waiting, display), 1):
-            display.title = checkpoint.name
+            display.start(number, max(number, len(waiting)), shown_name(checkpoint.source))
             sweep.probe(checkpoint)
             sweep.save(folder, max(number, len(waiting)), "running")
     summary = sweep.save(folder, max(len(sweep.records), len(waiting)), "complete")
@@ -142,7 +142,13 @@ class _Display:
     def __init__(self, quiet: bool) -> None:
         self.quiet, self.title = quiet, ""
         self.bar: Any = None
-        self.tasks: dict[str, Any] = {}
+
+    def start(self, number: int, count: int, name: str) -> None:
+        """The next checkpoint begins; its bar takes the place of the last one's."""
+        self.title = f"{name} ({number} of {count})" if count > 1 else name
+        if self.bar:
+            for task in self.bar.task_ids:
+                self.bar.remove_task(task)
 
     def __enter__(self) -> "_Display":
         if not self.quiet and sys.stderr.isatty():
@@ -165,6 +171,5 @@ class _Display:
 
     def progress(self, done: int, total: int) -> None:
         if self.bar:
-            if self.title not in self.tasks:
-                self.tasks[self.title] = self.bar.add_task(self.title, total=total)
-            self.bar.update(self.tasks[self.title], completed=done)
+            task = self.bar.task_ids[0] if self.bar.task_ids else self.bar.add_task(self.title, total=total)
+            self.bar.update(task, completed=done)

@@ -130,9 +130,10 @@ def asked(record: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def best_by(rows: Sequence[Record], key: str) -> Record | None:
-    """The row with the highest value."""
+    """The row with the highest value; none where several share it."""
     known = [row for row in rows if row.get(key) is not None]
-    return max(known, key=lambda row: float(row[key])) if known else None
+    best = [row for row in known if row[key] == max(float(each[key]) for each in known)]
+    return best[0] if len(best) == 1 else None
 
 
 def csv_text(rows: Sequence[Record]) -> str:

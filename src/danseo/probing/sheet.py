@@ -1,13 +1,17 @@
 """Probing results as tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from danseo.probing.checkpoints import shown_name
 from danseo.probing.results import Record
 from danseo.probing.score import RULE_SCORES, mcnemar
-from danseo.tables import Table
+from danseo.runs.naming import told_apart
+from danseo.tables import Table, shown_interval
 
 _NAMES = {"repeated": "repeated nouns", "lambada": "LAMBADA-style"}
+_GROUPS = {"unfiltered": "unfiltered", "covered_scores": "covered", "without_antecedent": "no antecedent"}
 _COMPARED = ("strict@1", "strict@5", "lenient@1", "lenient@5", "piece@1", "choice@1", "exact@1")
 
 
@@ -17,8 +21,7 @@ def _percent(share: Mapping[str, Any] | None, key: str = "value") -> float | Non
 
 
 def _interval(share: Mapping[str, Any] | None) -> str | None:
-    low, high = _percent(share, "low"), _percent(share, "high")
-    return None if low is None or high is None else f"{low:.1f}-{high:.1f}"
+    return shown_interval(_percent(share, "low"), _percent(share, "high"), decimals=1)
 
 
 def result_tables(record: Record) -> Iterator[Table]:
@@ -31,19 +34,16 @@ def result_tables(record: Record) -> Iterator[Table]:
 def _scores(record: Record, kind: str, probe: Mapping[str, Any]) -> Table:
     rows: list[tuple[object, ...]] = []
     for name in RULE_SCORES:
-        shares = [probe.get(group, {}).get(name) for group in _GROUPS]
+        shares = [probe.get(group, {}).get(name) for group in ("scores", *_GROUPS)]
         found = [_percent(share) for share in shares]
         guesses = [_percent(probe["baselines"].get(each, {}).get(name)) for each in ("nearest", "frequent", "unigram")]
         rows.append((name, found[0], _interval(shares[0]), *found[1:], *guesses))
     for name in ("choice@1", "exact@1", "given@1"):
         if name in probe:
             rows.append((name, _percent(probe[name]), _interval(probe[name]), *[None] * 6))
-    columns = ("score", "%", "95 %", "unfiltered", "covered", "no antecedent", "nearest", "most frequent", "unigram")
-    title = f"{record['checkpoint_info']['name']}: {_NAMES.get(kind, kind)}, {probe['n']} items"
+    columns = ("metric", "score", "95 %", *_GROUPS.values(), "nearest", "most frequent", "unigram")
+    title = f"{shown_name(record['checkpoint'])}: {_NAMES.get(kind, kind)}, {probe['n']} items, %"
     return Table(title, columns, rows, _note(record, probe))
-
-
-_GROUPS = ("scores", "unfiltered", "covered_scores", "without_antecedent")
 
 
 def _note(record: Record, probe: Mapping[str, Any]) -> str:
@@ -74,25 +74,46 @@ def _by_distance(kind: str, probe: Mapping[str, Any]) -> Table:
     return Table(f"{_NAMES.get(kind, kind)} by distance", columns, rows)
 
 
+def _names(rows: Sequence[Record]) -> list[str]:
+    """A name per checkpoint, short and different."""
+    sources = [str(row["checkpoint"]) for row in rows]
+    names = told_apart({source: (shown_name(source), str(Path(source).absolute())) for source in sources})
+    return [names[source] for source in sources]
+
+
 def sweep_table(summary: Record) -> Table:
-    """One line per checkpoint."""
+    """One line per checkpoint; what went wrong only where something did."""
+    results = summary["results"]
     rows: list[tuple[object, ...]] = [
         (
-            row.get("checkpoint"),
+            name,
             row.get("step"),
-            row["status"],
             *(None if row.get(key) is None else 100 * row[key] for key in _SHOWN),
-            row.get("error"),
+            None if row["status"] == "ok" else f"{row['status']}: {row.get('error')}",
         )
-        for row in summary["results"]
+        for row, name in zip(results, _names(results), strict=True)
     ]
-    best = summary.get("best_by_composite") or {}
-    weights = next((row["weights"] for row in summary["results"] if row.get("weights")), None)
-    note = f"composite and score: weights {weights} of repeated@1, repeated@5, LAMBADA@1; score is by the old rule"
-    if best:
-        note += f"; best composite: {best['checkpoint']}"
-    columns = ("checkpoint", "step", "status", "strict@1", "strict@5", "choice@1", "LAMBADA strict@1", "composite")
-    return Table("Checkpoints", (*columns, "Real@1", "Real@5", "LAMBADA@1", "score", "error"), rows, note)
+    weights = next((row["weights"] for row in results if row.get("weights")), None)
+    notes = [f"composite and score: weights {weights} of repeated@1, repeated@5, LAMBADA@1; score is by the old rule"]
+    notes += [best] if (best := _best(results)) else []
+    new, old = ("strict@1", "strict@5", "choice@1", "LAMBADA strict@1", "composite"), ("Real@1", "Real@5", "LAMBADA@1")
+    columns = ("checkpoint", "step", *new, *old, "score", "error")
+    return Table("Checkpoints, %", columns, rows, "; ".join(notes), keys=2)
+
+
+def _best(results: Sequence[Record]) -> str:
+    """Who has the best composite; several who share it are a tie, and one alone is no contest."""
+    known = [(row["composite"], name) for row, name in zip(results, _names(results), strict=True) if _counts(row)]
+    if len(known) < 2:
+        return ""
+    best = [name for value, name in known if value == max(known)[0]]
+    if len(best) == len(known):
+        return "all have the same composite"
+    return f"best composite: {best[0]}" if len(best) == 1 else f"{' and '.join(best)} share the best composite"
+
+
+def _counts(row: Record) -> bool:
+    return row["status"] == "ok" and row.get("composite") is not None
 
 
 _SHOWN = ("strict1", "strict5", "choice1", "lambada_strict1", "composite", "real1", "real5", "lambada_top1", "score")
@@ -128,7 +149,10 @@ def _difference(record: Record, kind: str, name: str, ours: list[bool], theirs: 
 
 def comparison_table(differences: Sequence[Record], reference: Record) -> Table:
     """The comparison to look at."""
-    keys = ("checkpoint", "probe", "score", "value", "reference", "difference", "only_here", "only_reference")
-    rows: list[tuple[object, ...]] = [(*(row[key] for key in keys), row["mcnemar_p"]) for row in differences]
-    columns = ("checkpoint", "probe", "score", "%", "reference %", "points", "only here", "only reference", "p")
-    return Table(f"Against {reference['checkpoint']}", columns, rows, "p: McNemar's exact test, not corrected")
+    keys = ("probe", "score", "value", "reference", "difference", "only_here", "only_reference", "mcnemar_p")
+    rows: list[tuple[object, ...]] = [
+        (name, *(row[key] for key in keys)) for row, name in zip(differences, _names(differences), strict=True)
+    ]
+    columns = ("checkpoint", "probe", "metric", "score", "reference", "points", "only here", "only reference", "p")
+    title = f"Against {shown_name(reference['checkpoint'])}, %"
+    return Table(title, columns, rows, "p: McNemar's exact test, not corrected", keys=3)

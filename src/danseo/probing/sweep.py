@@ -11,7 +11,7 @@ from typing import Any
 
 from danseo.errors import DanseoError
 from danseo.hub import pretrained
-from danseo.probing.checkpoints import Checkpoint
+from danseo.probing.checkpoints import Checkpoint, shown_name
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.nouns import Analyser
 from danseo.probing.probe import ProbeOptions, ProbeResult, Progress, probe_model
@@ -56,7 +56,7 @@ class Sweep:
             self._settle(checkpoint, folder)
             identity = self.identity(checkpoint)
             if record := done_before(folder, checkpoint.name, identity):
-                self.on_note(f"{checkpoint.name}: already probed")
+                self.on_note(f"{shown_name(checkpoint.source)}: already probed")
                 record = {**record, "checkpoint": checkpoint.source}
             else:
                 record = self._fresh(checkpoint, identity)
@@ -66,7 +66,7 @@ class Sweep:
             if self.is_alone and isinstance(error, DanseoError):
                 raise
             record = self._failure(checkpoint, error)
-            self.on_note(f"{checkpoint.name}: failed: {record['error']}")
+            self.on_note(f"{shown_name(checkpoint.source)}: failed: {record['error']}")
         self.records.append(record)
         return record
 
@@ -215,4 +215,4 @@ def _now() -> str:
 def _line(record: Record) -> str:
     shown = {"strict@1": "strict1", "strict@5": "strict5", "choice@1": "choice1", "composite": "composite"}
     scores = ", ".join(f"{name} {100 * record[key]:.1f}" for name, key in shown.items() if record[key] is not None)
-    return f"{record['checkpoint_info']['name']}: {scores} ({record['total_time']:.1f} s)"
+    return f"{shown_name(record['checkpoint'])}: {scores} ({record['total_time']:.1f} s)"

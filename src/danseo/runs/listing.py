@@ -8,7 +8,7 @@ from typing import Any
 from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
 from danseo.runs.variants import distinct, key_of, model_names, short_setting, shown_settings, shown_traits, traits
-from danseo.tables import Table, as_typed
+from danseo.tables import Table, as_typed, shown_interval
 
 _ALWAYS = ("train.learning_rate", "train.epochs")  # shown also where they do not differ
 NOTE = "std is the sample standard deviation (n - 1) over seeds; runs that differ in anything else are not averaged"
@@ -34,7 +34,7 @@ def run_table(
                 *shown_traits(record, settings),
                 score["id"] if score else None,
                 score["value"] if score else None,
-                _ends(*score["interval"]) if score and score["interval"] else None,
+                shown_interval(*score["interval"]) if score and score["interval"] else None,
                 protocol(record),
                 record.surroundings.get("seconds"),
                 status,
@@ -125,7 +125,7 @@ def _scored(members: Sequence[Record], metric: str | None) -> list[tuple[str, st
 def _summary(values: Sequence[float]) -> tuple[Any, ...]:
     low, high = t_interval(values)
     spread = stdev(values) if len(values) > 1 else None
-    return mean(values), spread, len(values), None if low is None or high is None else _ends(low, high)
+    return mean(values), spread, len(values), shown_interval(low, high)
 
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | None, float | None]:
@@ -136,7 +136,3 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | No
 
     half = float(t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return mean(values) - half, mean(values) + half
-
-
-def _ends(low: float, high: float) -> str:
-    return f"{low:.2f} – {high:.2f}"

@@ -1,6 +1,5 @@
 """Per seed every model and the ensemble, then mean and spread over the seeds: the table of a seed study."""
 
-import math
 from collections.abc import Sequence
 from statistics import mean, pstdev, stdev
 from typing import Any
@@ -9,7 +8,7 @@ from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
 from danseo.runs.listing import t_interval
 from danseo.runs.variants import distinct, key_of, label_variants
-from danseo.tables import Strong, Table, as_typed
+from danseo.tables import Strong, Table, as_typed, shown_interval
 from danseo.tasks import get_task
 
 _NAMES = {"ner/entity_f1@official-1": "entity F1", "ner/char_f1@official-1": "char F1"}
@@ -103,6 +102,5 @@ def _summary(task: str, records: Sequence[Record], labels: dict[int, str], metri
 def spread(values: Sequence[float]) -> tuple[Any, ...]:
     """Mean, sample and population standard deviation, n, and the t-interval; one value has no spread."""
     low, high = t_interval(values)
-    shown = f"{low:.2f} – {high:.2f}" if low is not None and not math.isnan(low) else None
     spreads = (stdev(values), pstdev(values)) if len(values) > 1 else (None, None)
-    return mean(values), *spreads, len(values), shown
+    return mean(values), *spreads, len(values), shown_interval(low, high)

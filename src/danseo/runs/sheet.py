@@ -5,7 +5,7 @@ from typing import Any
 
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run
-from danseo.tables import Table
+from danseo.tables import Table, shown_interval
 
 _NAMES = {"report": "report half of dev", "dev": "all of dev"}
 
@@ -18,7 +18,13 @@ def run_tables(run: Run) -> list[Table]:
     tables = []
     for split, listed in scores["scores"].items():
         rows: list[tuple[object, ...]] = [
-            (s["id"], s["value"], _ends(s["interval"]), s["n"], *(by.get(s["id"]) for by in floors[split].values()))
+            (
+                s["id"],
+                s["value"],
+                shown_interval(*(s["interval"] or (None, None))),
+                s["n"],
+                *(by.get(s["id"]) for by in floors[split].values()),
+            )
             for s in listed
         ]
         same = split == "dev" and scores["selected_on"] == "dev"
@@ -89,7 +95,7 @@ def _weights_table(scores: dict[str, Any]) -> Table:
 
 
 def _ends(interval: list[float] | None) -> str | None:
-    return f"{interval[0]:.2f} – {interval[1]:.2f}" if interval else None
+    return shown_interval(*interval) if interval else None
 
 
 def run_document(run: Run) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from danseo.reading import write_atomically
 from danseo.report.studies import draw_history, draw_importance
 from danseo.sweeps.studies import trial_number
-from danseo.tables import Table, as_typed
+from danseo.tables import Table, as_typed, shown_interval
 from danseo.tuning.study import best_of, report_once
 from danseo.tuning.targets import Target
 
@@ -101,7 +101,7 @@ def study_tables(document: Mapping[str, Any]) -> list[Table]:
     if report is None:
         return tables
     scores: list[tuple[object, ...]] = [
-        (s["id"], s["value"], _ends(s.get("interval")), s.get("n")) for s in report["scores"]
+        (s["id"], s["value"], _ends(*(s.get("interval") or (None, None))), s.get("n")) for s in report["scores"]
     ]
     title = f"trial {document['best']['trial']} on {report['on']}, which no trial was judged by"
     return [*tables, Table(title, ("metric", "score", "95 % interval", "n"), scores)]
@@ -111,8 +111,5 @@ def _short(value: object) -> object:
     return f"{value:.3g}" if isinstance(value, float) else value
 
 
-def _ends(interval: list[float] | None) -> str | None:
-    if not interval:
-        return None
-    decimals = 2 if max(map(abs, interval)) > 1 else 4  # scores, or shares
-    return f"{interval[0]:.{decimals}f} – {interval[1]:.{decimals}f}"
+def _ends(low: float | None, high: float | None) -> str | None:
+    return shown_interval(low, high, decimals=2 if high is not None and high > 1 else 4)  # of scores, or of shares
