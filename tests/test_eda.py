@@ -556,7 +556,7 @@ def test_tables_that_are_too_wide_go_on_below(width):
 def test_tables_as_markdown():
     assert to_markdown(TABLE) == (
         "**값**\n\n| 이름 | 수 | % | 비 |\n| --- | ---: | ---: | ---: |\n"
-        "| 가\\|나 [b] | 32,470 | 29.4 | 0.50 |\n| 다 | 3 | <0.1 | – |\n\n끝\n"
+        "| 가\\|나 \\[b] | 32,470 | 29.4 | 0.50 |\n| 다 | 3 | &lt;0.1 | – |\n\n끝\n"
     )
 
 

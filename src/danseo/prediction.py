@@ -1,6 +1,5 @@
 """Answer a stream of lines: what `danseo predict` does, a few lines at a time."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +12,7 @@ from danseo.lines import BadLine, lines_in, read_line, unpacked
 from danseo.metrics.tagging import spans_of
 from danseo.models.floor import FLOORS
 from danseo.models.load import load_model
+from danseo.printing import say, to_json
 from danseo.records import Prediction
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
@@ -38,11 +38,11 @@ def predict_lines(
         for group in lines_in(source, batch):
             found = [read_line(line, number, task, with_pos=with_pos) for number, line in group]
             for line in (item for item in found if isinstance(item, BadLine)):
-                print(f"danseo: {line.reason}", file=sys.stderr)
+                say(f"danseo: {line.reason}")
                 bad += 1
             good = [item for item in found if item is not None and not isinstance(item, BadLine)]
             for record in answered(model, task, good):
-                sink.write(json.dumps(record, ensure_ascii=False) + "\n")
+                sink.write(to_json(record, indent=None) + "\n")
             sink.flush()
             done += len(good)
     if bad and not done:

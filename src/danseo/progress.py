@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from danseo.printing import say, visible
+
 _SHOWN_EVERY = 0.2  # seconds
 
 
@@ -42,11 +44,11 @@ class Waiting:
             from rich.progress import Progress
 
             self.bar = Progress(console=Console(stderr=True), transient=True)
-            self.bar.add_task(self.title, total=total, completed=done)
+            self.bar.add_task(unmarked(self.title), total=total, completed=done)
             self.bar.start()
         else:
             left = seconds * (total - done) / done
-            print(f"{self.title}: {100 * done / total:.0f} %, ETA {left:.0f} s", file=sys.stderr, flush=True)
+            say(f"{self.title}: {100 * done / total:.0f} %, ETA {left:.0f} s")
 
 
 class TrainingProgress:
@@ -86,9 +88,9 @@ class TrainingProgress:
         if self.quiet:
             return
         if self.bar:
-            self.bar.console.print(text, highlight=False)
+            self.bar.console.print(visible(text, keep="\n"), highlight=False, markup=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def step(self, step: Any, progress: Any) -> None:
         """One optimiser step; an evaluation shows as an empty list of losses since.
@@ -106,8 +108,17 @@ class TrainingProgress:
         state = f"loss {step.loss:.4f} rate {step.rate:.1e} {speed:,.0f} pieces/s {best}".rstrip()
         if self.bar:
             if self.task is None:
-                self.task = self.bar.add_task(self.title, total=step.total, completed=step.number - 1, state="")
+                self.task = self.bar.add_task(
+                    unmarked(self.title), total=step.total, completed=step.number - 1, state=""
+                )
             self.bar.update(self.task, completed=step.number, state=state)
         elif not progress.losses:
             left = (step.total - step.number) * progress.seconds / max(1, step.number)
             self.note(f"{self.title}: step {step.number}/{step.total} {state} ETA {left:.0f} s")
+
+
+def unmarked(title: str) -> str:
+    """A title for a bar, in which [brackets] are brackets."""
+    from rich.markup import escape
+
+    return escape(visible(title))

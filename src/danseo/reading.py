@@ -3,6 +3,7 @@
 Whatever is wrong with a file comes out as one DataError that names the file, the place and the remedy.
 """
 
+import errno
 import gzip
 import hashlib
 import json
@@ -294,6 +295,17 @@ def check_place(folder: Path) -> None:
         raise DataError(f"{folder} cannot be written: {there} {reason}; choose another place")
 
 
+def remedy(error: OSError) -> str:
+    """What helps where something cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space and run the same command again"
+    if error.errno in (errno.ENOENT, errno.ESTALE):
+        return "its folder was removed or moved meanwhile; run the same command again"
+    if error.errno == errno.EIO:
+        return "check the disk"
+    return "choose another place"
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all: to a neighbour first, then rename."""
     neighbour = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -302,7 +314,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         neighbour.write_bytes(content.encode() if isinstance(content, str) else content)
         neighbour.replace(path)
     except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}; choose another place") from None
+        raise DataError(f"{path} cannot be written: {error.strerror}; {remedy(error)}") from None
     finally:
         with suppress(OSError):
             neighbour.unlink(missing_ok=True)

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from danseo.printing import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,8 +24,13 @@ _LATEX = str.maketrans(
         "−": r"$-$",
         "–": "--",
         "…": r"\ldots{}",
+        "[": "{[}",  # at the start of a row they would belong to the end of the row before
+        "*": "{*}",
         **{character: f"\\{character}" for character in "&%$#_{}"},
     }
+)
+_MARKDOWN = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{character: f"\\{character}" for character in "\\|`*["}}
 )
 
 
@@ -138,14 +145,17 @@ def to_markdown(table: Table) -> str:
     """The table as GitHub-flavoured Markdown, with its title in bold above and its note below."""
     table = table.without_empty()
     rules = ["---:" if numeric else "---" for numeric in table.is_numeric()]
-    cells = [_decorated(row, cells, _MARKDOWN) for row, cells in zip(table.rows, table.cells(), strict=True)]
-    lines = [_markdown_row(row) for row in (table.columns, rules, *cells)]
-    parts = [f"**{table.title}**", "\n".join(lines), *([table.note] if table.note else [])]
+    escaped = [[_markdown(cell) for cell in row] for row in table.cells()]
+    cells = [_decorated(row, cells, _MARKDOWN_MARKS) for row, cells in zip(table.rows, escaped, strict=True)]
+    rows = [[_markdown(name) for name in table.columns], rules, *cells]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    parts = [f"**{_markdown(table.title)}**", "\n".join(lines), *([_markdown(table.note)] if table.note else [])]
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+def _markdown(text: str) -> str:
+    """The text as it is, for a page that would read HTML, links, marks and columns in it."""
+    return visible(text, keep="\n").translate(_MARKDOWN)
 
 
 def to_latex(table: Table) -> str:
@@ -182,7 +192,7 @@ def _latex_part(heading: str, part: Table) -> list[str]:
 
 def _tex(text: str) -> str:
     """The text with every special character escaped; two hyphens stay two."""
-    return text.replace("--", "\0").translate(_LATEX).replace("\0", "-{}-")
+    return visible(text, keep="\n").replace("--", "\0").translate(_LATEX).replace("\0", "-{}-")
 
 
 def _characters(table: Table) -> int:
@@ -192,7 +202,7 @@ def _characters(table: Table) -> int:
     return sum(2 + max(map(len, column)) for column in texts)
 
 
-_MARKDOWN: dict[type, str] = {Best: "**{}**", Second: "*{}*", Strong: "**{}**"}
+_MARKDOWN_MARKS: dict[type, str] = {Best: "**{}**", Second: "*{}*", Strong: "**{}**"}
 _LATEX_MARKS: dict[type, str] = {Best: r"\textbf{{{}}}", Second: r"\underline{{{}}}", Strong: r"\textbf{{{}}}"}
 
 
@@ -239,4 +249,4 @@ def _shown(value: object, decimals: int) -> str:
         if 0 < abs(value) < small / 2:
             return f"<{small}" if value > 0 else f">-{small}"
         return f"{value + 0.0:,.{decimals}f}"  # no -0.00
-    return "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in str(value))
+    return visible(value)

@@ -7,6 +7,7 @@ from itertools import takewhile
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from danseo.printing import visible
 from danseo.tables import Best, Second, Strong, Table
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ def print_table(table: Table, console: "Console") -> None:
     for heading, part in table.sections():
         title = f"{table.title}: {heading}" if heading else table.title
         for number, block in enumerate(_blocks(part.without_empty(), console.width, stars)):
-            console.print(Text(title + (", continued" if number else ""), style="bold"))
+            console.print(Text(visible(title) + (", continued" if number else ""), style="bold"))
             _print_grid(block, console, stars)
     if table.note:
-        console.print(Text(table.note, style="dim"))
+        console.print(Text(visible(table.note, keep="\n"), style="dim"))
     console.print()
 
 
@@ -66,7 +67,9 @@ def _print_grid(table: Table, console: "Console", stars: bool) -> None:
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, padding=(0, layout.gap - 1, 0, 0))
     grid.width = sum(layout.widths) + layout.gap * (len(layout.widths) - 1) + _EDGES
     for header, numeric, width in zip(layout.headers, table.is_numeric(), layout.widths, strict=True):
-        grid.add_column(Text(header), justify="right" if numeric else "left", width=width, no_wrap=True)
+        grid.add_column(
+            Text(visible(header, keep="\n")), justify="right" if numeric else "left", width=width, no_wrap=True
+        )
     for row, values in zip(_starred(table, stars), table.rows, strict=True):
         # Text, because [brackets] in a str would be read as markup
         cells = zip(row, values, layout.widths, strict=True)

@@ -15,6 +15,7 @@ from danseo.cli import data, ensembles, masked, scoring, settings, sweeps, train
 from danseo.cli.common import WholeHelp, as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.errors import DanseoError
 from danseo.extras import complaint, missing_in
+from danseo.printing import say, visible
 
 if TYPE_CHECKING:
     from danseo.tasks.task import Task
@@ -73,10 +74,10 @@ def demo_command(tasks: "list[Task]", folder: Path, as_json: bool) -> None:
     """Run the main job on the built-in sample, offline: a small encoder, fine-tuned on every task, in one table."""
     from danseo.demo import run_demo
 
-    table = run_demo(folder, tasks, on_note=lambda line: None if as_json else click.echo(line, err=True))
+    table = run_demo(folder, tasks, on_note=lambda line: None if as_json else say(line))
     show([table], as_json, table.as_dict())
     if not as_json:
-        click.echo(f"the table is also in {folder / 'scores.md'}")
+        click.echo(visible(f"the table is also in {folder / 'scores.md'}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -130,5 +131,5 @@ def _guarded(command: Callable[[], Any]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    click.echo(f"danseo: {' '.join(message.split())}", err=True)
+    say(f"danseo: {' '.join(message.split())}")
     return code

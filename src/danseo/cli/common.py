@@ -1,6 +1,5 @@
 """What the commands share: arguments, options, and how results are shown."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from danseo.errors import DataError
+from danseo.printing import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,4 +120,4 @@ def console() -> "Console":
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False))
+    click.echo(to_json(document))

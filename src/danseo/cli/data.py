@@ -17,6 +17,7 @@ from danseo.cli.common import (
     task_argument,
 )
 from danseo.errors import DanseoError
+from danseo.printing import say, visible
 
 if TYPE_CHECKING:
     from danseo.tasks.task import Task
@@ -40,11 +41,11 @@ def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bo
     from danseo.fetch import get
 
     root = data_root(data_dir)
-    paths = get(tasks, source, root, on_progress=lambda line: None if as_json else click.echo(line, err=True))
+    paths = get(tasks, source, root, on_progress=lambda line: None if as_json else say(line))
     if as_json:
         print_json({"data": str(root), "files": [str(path) for path in paths]})
     else:
-        click.echo(f"{len(paths)} files in {root}")
+        click.echo(visible(f"{len(paths)} files in {root}"))
 
 
 @data.command("check")
@@ -94,7 +95,7 @@ def data_sample(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json({"data": str(folder), "files": [str(path) for path in paths]})
     else:
-        click.echo(f"{len(paths)} files in {folder}; use them with --data {folder}")
+        click.echo(visible(f"{len(paths)} files in {folder}; use them with --data {folder}"))
 
 
 @data.command("probes", cls=ManyValues)
@@ -134,6 +135,6 @@ def data_probes(
     from danseo.probing.nouns import KiwiAnalyser
 
     options = BuildOptions(per_text=per_text, passage=passage, seed=seed, limit=limit, quotas=parse_quotas(quota))
-    note = (lambda line: None) if as_json else (lambda line: click.echo(line, err=True))
+    note = (lambda line: None) if as_json else say
     made = make_sets(text, out, options, KiwiAnalyser(workers), lambada, against, note)
     show(made.tables(), as_json, made.as_dict())

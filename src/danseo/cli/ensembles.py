@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from danseo.cli.common import as_json_option, data_option, show
+from danseo.printing import say
 
 _members = click.argument("members", nargs=-1, required=True, metavar="RUN RUN…", type=click.Path(path_type=Path))
 _runs = click.option(
@@ -17,7 +18,7 @@ _force = click.option("--force", is_flag=True, help="Start anew, whatever was th
 
 def _noting(as_json: bool) -> Callable[[str], None]:
     """Where notes go: nowhere beside JSON."""
-    return lambda line: None if as_json else click.echo(line, err=True)
+    return lambda line: None if as_json else say(line)
 
 
 @click.command("ensemble")

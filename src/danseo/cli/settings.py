@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from danseo.cli.common import as_json_option, print_json, show
+from danseo.printing import visible
 
 
 @click.command("settings")
@@ -42,7 +43,7 @@ def configs_command(name: str | None, out: Path | None, as_json: bool) -> None:
 
     if out:
         copied = [str(path) for path in copy_ready(name, out)]
-        print_json({"files": copied}) if as_json else click.echo("\n".join(copied))
+        print_json({"files": copied}) if as_json else click.echo(visible("\n".join(copied), keep="\n"))
     elif name:
         path = ready_file(name)
         text = path.read_text("utf-8")

@@ -11,6 +11,7 @@ from danseo.cli.pretraining import configured, coref_command, pretrain_command, 
 from danseo.cli.training import train_command, train_config
 from danseo.errors import DanseoError, PartlyDone
 from danseo.extras import require
+from danseo.printing import say
 
 _SEARCH = (
     click.Option(["--space"], required=True, type=click.Path(path_type=Path), help="TOML: setting = range or choices."),
@@ -151,7 +152,7 @@ def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
         search["pruner"],
         search["startup"],
     )
-    study = tune(target, options, on_note=lambda line: None if as_json else click.echo(line, err=True))
+    study = tune(target, options, on_note=lambda line: None if as_json else say(line))
     document = write_results(study, target, search["results"] or Path("tune") / study.study_name)
     show(study_tables(document), as_json, document)
     if failed := [row for row in document["trials"] if row["error"]]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from danseo.errors import DanseoError, WorkFailed
 from danseo.pretraining.masking import BEGINS, SPECIAL
-from danseo.reading import read_object
+from danseo.reading import read_object, remedy
 
 if TYPE_CHECKING:
     from danseo.models.encoder.kind import Features
@@ -175,9 +175,8 @@ def write_packed(
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise WorkFailed(f"{folder} cannot be written: {error.strerror}; free some space") from None
-        raise DanseoError(f"{folder} cannot be written: {error.strerror}; choose another place") from None
+        kind = WorkFailed if error.errno == errno.ENOSPC else DanseoError
+        raise kind(f"{folder} cannot be written: {error.strerror}; {remedy(error)}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

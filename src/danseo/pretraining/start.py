@@ -12,6 +12,7 @@ from danseo.pretraining.config import ModelConfig, PretrainConfig
 from danseo.pretraining.text import spread, stream, text_identity
 from danseo.probing.items import ProbeItem
 from danseo.probing.overlap import Guard, guard_identity
+from danseo.reading import remedy
 
 if TYPE_CHECKING:
     from danseo.models.scratch import Size
@@ -141,6 +142,7 @@ def save_masked(folder: Path, model: Any, tokenizer: Any, state: dict[str, Any])
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
     except (OSError, SafetensorError) as error:
-        raise WorkFailed(f"{folder} cannot be written: {error}; free some space and run the same command") from None
+        advice = remedy(error) if isinstance(error, OSError) else "free some space and run the same command again"
+        raise WorkFailed(f"{folder} cannot be written: {error}; {advice}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from danseo.extras import require
 from danseo.models.load import ENCODER
+from danseo.printing import say, visible
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled, shown_name
 from danseo.probing.items import items_hash, read_items, shipped_items
 from danseo.probing.nouns import KiwiAnalyser
@@ -16,6 +17,7 @@ from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import CURVE, Record, read_reference
 from danseo.probing.sheet import comparison, comparison_table, result_tables, sweep_table
 from danseo.probing.sweep import Sweep
+from danseo.progress import unmarked
 from danseo.reading import check_place
 from danseo.tables import Table
 
@@ -165,11 +167,11 @@ class _Display:
 
     def note(self, line: str) -> None:
         if self.bar:
-            self.bar.console.print(line, highlight=False, markup=False)
+            self.bar.console.print(visible(line, keep="\n"), highlight=False, markup=False)
         elif not self.quiet:
-            print(line, file=sys.stderr, flush=True)
+            say(line)
 
     def progress(self, done: int, total: int) -> None:
         if self.bar:
-            task = self.bar.task_ids[0] if self.bar.task_ids else self.bar.add_task(self.title, total=total)
+            task = self.bar.task_ids[0] if self.bar.task_ids else self.bar.add_task(unmarked(self.title), total=total)
             self.bar.update(task, completed=done)

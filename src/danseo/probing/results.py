@@ -1,7 +1,5 @@
 """Result files of probed checkpoints: one per checkpoint, a summary and a CSV, resumable by content."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError, DataError
+from danseo.printing import to_csv
 from danseo.reading import read_object, write_atomically
 
 SCHEMA = 2
@@ -138,12 +137,8 @@ def best_by(rows: Sequence[Record], key: str) -> Record | None:
 
 def csv_text(rows: Sequence[Record]) -> str:
     """The old columns first, then the new ones; scores with four decimals, texts quoted where needed."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow((*LEGACY, *ADDED))
-    for row in rows:
-        writer.writerow([_cell(key, row.get(key)) for key in (*LEGACY, *ADDED)])
-    return buffer.getvalue()
+    columns = (*LEGACY, *ADDED)
+    return to_csv([columns, *([_cell(key, row.get(key)) for key in columns] for row in rows)])
 
 
 def _cell(key: str, value: Any) -> Any:

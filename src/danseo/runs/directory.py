@@ -13,7 +13,7 @@ from typing import Any
 from danseo.config import RunConfig, identifying, read_config, to_toml
 from danseo.errors import DanseoError, WorkFailed
 from danseo.predictions import write_predictions
-from danseo.reading import parse_json, read_bytes, read_text, write_atomically
+from danseo.reading import parse_json, read_bytes, read_text, remedy, write_atomically
 from danseo.records import Prediction
 from danseo.runs.naming import folder_name
 
@@ -112,7 +112,7 @@ class Run:
                 file.write(line)
         except OSError as error:
             raise WorkFailed(
-                f"{self.path / 'log.jsonl'} cannot be written: {error.strerror}; free some space"
+                f"{self.path / 'log.jsonl'} cannot be written: {error.strerror}; {remedy(error)}"
             ) from None
 
     def read_log(self) -> list[dict[str, Any]]:
@@ -145,8 +145,8 @@ class Run:
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
             raise WorkFailed(
-                f"the checkpoint in {self.path} cannot be written: {error.strerror}; free some space and run the "
-                "same command again (the previous checkpoint is whole)"
+                f"the checkpoint in {self.path} cannot be written: {error.strerror}; {remedy(error)}"
+                + " (the previous checkpoint is whole)" * self.has_checkpoint
             ) from None
 
     @property

@@ -1,23 +1,19 @@
 """Tables of runs as text: what people read is made small, what programs read is whole."""
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from danseo.printing import to_csv, to_json
 from danseo.tables import Best, Second, Table, to_latex, to_markdown
 
 
 def formatted(table: Table, style: str) -> str:
     """The table as markdown, csv, json or latex."""
     if style == "json":
-        return json.dumps(as_rows(table), ensure_ascii=False, indent=2)
+        return to_json(as_rows(table))
     if style == "csv":
-        buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows([table.columns, *map(_csv_row, table.rows)])
-        return buffer.getvalue().rstrip("\n")
+        return to_csv([table.columns, *map(_csv_row, table.rows)]).rstrip("\n")
     return (to_latex if style == "latex" else to_markdown)(table).rstrip("\n")
 
 
@@ -30,7 +26,7 @@ def formatted_tables(tables: Sequence[Table], style: str) -> str:
     if style == "json" and len(tables) > 1:
         rows, summary = (as_rows(table) for table in tables)
         document = {"std_ddof": 1, "population_std_ddof": 0, "runs": rows, "summary": summary}
-        return json.dumps(document, ensure_ascii=False, indent=2)
+        return to_json(document)
     return "\n\n".join(formatted(table, style) for table in tables)
 
 

@@ -7,6 +7,7 @@ from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
+from danseo.printing import say, visible
 from danseo.runs.standing import Standing, StandingFile
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.plan import Point
@@ -44,9 +45,9 @@ class Board:
     def note(self, text: str) -> None:
         """A line of its own."""
         if self._live:
-            self._live.console.print(text, highlight=False, markup=False)
+            self._live.console.print(visible(text, keep="\n"), highlight=False, markup=False)
         elif not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def event(self, entry: Entry, what: str) -> None:
         """A run changed its state."""
@@ -134,9 +135,11 @@ class Board:
         for entry in self.schedule.of("running"):
             known = self.standing(entry) or self.clock.knows(self.points[entry.name])
             left = clock_time(self.left_of(entry)) if known else "–"
-            table.add_row(Text(entry.name), place(entry.name), self._share(entry), clock_time(self._gone(entry)), left)
+            table.add_row(
+                Text(visible(entry.name)), place(entry.name), self._share(entry), clock_time(self._gone(entry)), left
+            )
         for entry in self.schedule.of("failed")[-_SHOWN:]:
-            table.add_row(Text(entry.name, style="red"), "failed", Text(entry.error[:60]), "", "")
+            table.add_row(Text(visible(entry.name), style="red"), "failed", Text(visible(entry.error)[:60]), "", "")
         return table
 
 

@@ -1,12 +1,11 @@
 """What a study came to: tables, plots, and the best settings as a file."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from danseo.printing import to_csv
 from danseo.reading import write_atomically
 from danseo.report.studies import draw_history, draw_importance
 from danseo.sweeps.studies import trial_number
@@ -70,11 +69,7 @@ def _last(values: Mapping[int, float]) -> float | None:
 
 def _csv(rows: list[dict[str, Any]]) -> str:
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return to_csv([columns, *([row.get(key, "") for key in columns] for row in rows)])
 
 
 def study_tables(document: Mapping[str, Any]) -> list[Table]:
