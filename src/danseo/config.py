@@ -81,7 +81,7 @@ class TrainConfig:
     patience: int | None = None
     """Stop after this many evaluations without a better score; None never stops."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """auto measures on this device and remembers; for short work fp32 on a CPU, bf16 elsewhere."""
+    """auto measures on this device and remembers; for short work bf16 on GPUs that have it, else fp32."""
     attention: Literal["auto", "eager", "sdpa"] = "auto"
     """auto measures on this device and remembers; for short work sdpa where the encoder has it."""
     freeze: str = "none"

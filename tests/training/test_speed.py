@@ -131,6 +131,14 @@ def test_a_damaged_memory_is_measured_anew(trials, tmp_path):
     assert json.loads(memory.read_text())
 
 
+@pytest.mark.parametrize(
+    ("device", "has_it", "precision"), [("cpu", True, "fp32"), ("cuda", True, "bf16"), ("cuda", False, "fp32")]
+)
+def test_the_usual_precision_is_one_that_the_device_has(monkeypatch, device, has_it, precision):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_it or including_emulation)
+    assert speed.usual_precision(torch.device(device)) == precision
+
+
 # Attention
 
 

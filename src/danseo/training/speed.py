@@ -33,7 +33,6 @@ _SHARE = 0.02  # of the planned work, likewise
 _LITTLE = 3e12  # operations that are done before measuring pays, in half a minute or so: the usual gear does them
 _LAYERS = 2  # that are measured: they tell as much as all
 _SHAPE = (8, 48)  # rows and pieces of an ordinary batch; a network may name its own
-_USUAL = {"cpu": "fp32"}  # precision without measuring; bf16 elsewhere
 _PATIENCE = 120.0  # seconds, with a process that tries bfloat16
 GEAR = "gear.json"
 
@@ -139,12 +138,18 @@ def choose_gear(
     if not attentions:
         raise DanseoError(f"this encoder has no {config.attention} attention; use attention=auto")
     is_little = pieces * _operations(network) < _LITTLE
-    usual = (_USUAL.get(device.type, "bf16"),)
-    allowed = usual if is_little and config.precision == "auto" else precisions(config, device, memory)
+    is_usual = is_little and config.precision == "auto"
+    allowed = (usual_precision(device),) if is_usual else precisions(config, device, memory)
     gears = [Gear(precision, attention) for attention in attentions for precision in allowed]
     gear = gears[0] if is_little else _fastest_known(network, gears, device, memory, pieces, on_note)
     gear.engage(network)
     return gear
+
+
+def usual_precision(device: torch.device) -> str:
+    """The precision without measuring: bf16 on GPUs that have it, else fp32."""
+    has_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if has_it else "fp32"
 
 
 def _attentions(config: TrainConfig) -> tuple[str, ...]:
