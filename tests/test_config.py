@@ -121,7 +121,7 @@ def test_assignments_become_values_of_the_right_type(assignment, value):
         ("patience=1.5", "should be int or none"),
         ("gradient_checkpointing=1", "should be bool"),
         ("schedule=linera", "train.schedule = 'linera': should be one of linear, cosine, constant"),
-        ("precision=fp16", "should be one of auto, bf16, fp32"),
+        ("precision=fp8", "should be one of auto, bf16, fp16, fp32"),
         ("schedule=none", "should be one of linear"),
         ("batch_size=0", "train.batch_size = 0: should be above 0"),
         ("epochs=0", "train.epochs = 0.0: should be above 0"),

@@ -80,8 +80,8 @@ class TrainConfig:
     """The metric that picks the best checkpoint, by id; headline is the task's first."""
     patience: int | None = None
     """Stop after this many evaluations without a better score; None never stops."""
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """auto measures on this device and remembers; for short work bf16 on GPUs that have it, else fp32."""
+    precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
+    """auto measures on this device and remembers; for short work bf16, or fp16 without it, on GPUs, else fp32."""
     attention: Literal["auto", "eager", "sdpa"] = "auto"
     """auto measures on this device and remembers; for short work sdpa where the encoder has it."""
     freeze: str = "none"
@@ -110,6 +110,10 @@ class TrainConfig:
     """Which dev examples pick the best checkpoint: one half (the other is reported), or all of them."""
     threads: int = 0
     """CPU threads; 0 leaves it to torch."""
+    exact: bool = later(False)
+    """GPU: matrix products of fp32 in full; else their factors are rounded to TF32, which is faster."""
+    deterministic: bool = later(False)
+    """GPU: only algorithms that take sums in a fixed order; slower, and an operation that has none ends the run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ GAPS = [3, 7, 29]  # of two rows of twenty
 
 
 def gaps() -> dict[str, torch.Tensor]:
-    return {"places": torch.tensor([[3, 7], [9, 0]]), "is_gap": torch.tensor([[True, True], [True, False]])}
+    return {"places": torch.tensor([[3, 7], [9, 0]]), "gaps": torch.tensor([0, 1, 2])}
 
 
 def attention_of(model) -> list[str]:

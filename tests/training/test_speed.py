@@ -132,7 +132,8 @@ def test_a_damaged_memory_is_measured_anew(trials, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("device", "has_it", "precision"), [("cpu", True, "fp32"), ("cuda", True, "bf16"), ("cuda", False, "fp32")]
+    ("device", "has_it", "precision"),
+    [("cpu", True, "fp32"), ("cuda", True, "bf16"), ("cuda", False, "fp16"), ("mps", False, "fp32")],
 )
 def test_the_usual_precision_is_one_that_the_device_has(monkeypatch, device, has_it, precision):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_it or including_emulation)

@@ -41,7 +41,7 @@ def _weights(context: click.Context, parameter: click.Parameter, text: str) -> t
 @click.option("--poll", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between looks.")
 @click.option(
     "--precision",
-    type=click.Choice(["auto", "bf16", "fp32", "int8"]),
+    type=click.Choice(["auto", "bf16", "fp16", "fp32", "int8"]),
     default="auto",
     show_default=True,
     help="How to compute; auto measures bf16 and fp32, int8 is the fastest on CPUs and rounds.",

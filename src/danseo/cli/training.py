@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _run_argument = click.argument("run", type=click.Path(path_type=Path))
 _reading_precision = click.option(
     "--precision",
-    type=click.Choice(["auto", "bf16", "fp32", "int8"]),
+    type=click.Choice(["auto", "bf16", "fp16", "fp32", "int8"]),
     help="How to compute; int8 is the fastest on CPUs and rounds. [default: as trained]",
 )
 _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
@@ -34,7 +34,7 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
 @click.option("--batch-size", type=int, help="Examples per optimiser step.")
 @click.option("--max-length", type=int, help="Longest input in pieces.")
 @click.option("--limit", type=int, help="Only the first N training examples.")
-@click.option("--precision", type=click.Choice(["auto", "bf16", "fp32"]), help="How to compute.")
+@click.option("--precision", type=click.Choice(["auto", "bf16", "fp16", "fp32"]), help="How to compute.")
 @click.option("--select-on", type=click.Choice(["select", "dev"]), help="What picks the checkpoint: a half, or all.")
 @click.option("--trust-remote-code", is_flag=True, default=None, help="Run code that comes with the checkpoint.")
 @_device

@@ -25,7 +25,7 @@ class MaskedNetwork(Network):
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         inputs = (batch["input_ids"], batch["attention_mask"], batch.get("documents"))
         states = states_at(self.model, batch["places"], *inputs)
-        return {"logits": vocabulary_logits(self.model, states[batch["is_gap"]])}
+        return {"logits": vocabulary_logits(self.model, at_gaps(states, batch))}
 
     def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
         """Sequences with gaps as padded tensors."""
@@ -37,7 +37,7 @@ class MaskedNetwork(Network):
             "input_ids": padded([one.ids for one in masked], pad),
             "attention_mask": padded([np.ones(len(one.ids), dtype=np.int64) for one in masked], 0),
             "places": padded([one.places for one in masked], 0),
-            "is_gap": padded([np.ones(len(one.places), dtype=np.int64) for one in masked], 0).bool(),
+            "gaps": _gaps([len(one.places) for one in masked]),
             "labels": torch.from_numpy(np.concatenate([one.labels for one in masked])).long(),
             "weights": torch.from_numpy(np.concatenate([one.weights for one in masked])).float(),
             "owners": torch.from_numpy(np.repeat(np.arange(len(masked)), [len(one.places) for one in masked])),
@@ -50,6 +50,18 @@ class MaskedNetwork(Network):
             ]
             batch["documents"] = padded(numbers, IGNORED)
         return batch
+
+
+def _gaps(counts: Sequence[int]) -> Tensor:
+    """Which of the padded places are gaps, by number: a GPU would have to be asked how many a mask picks."""
+    width = max(counts, default=0)
+    numbers = [np.arange(row * width, row * width + count) for row, count in enumerate(counts)]
+    return torch.from_numpy(np.concatenate(numbers))
+
+
+def at_gaps(padded_values: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """What belongs to gaps, of values at all places."""
+    return padded_values.flatten(0, 1)[batch["gaps"]]
 
 
 class MaskedKind:

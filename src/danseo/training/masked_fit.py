@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from danseo.config import TrainConfig
 from danseo.models.encoder.kind import Features, Outputs
 from danseo.models.masked import MaskedKind, MaskedNetwork, held_out_scores
@@ -16,6 +14,7 @@ from danseo.pretraining.schedule import Schedule
 from danseo.runs.directory import Run
 from danseo.training.fit import Fitting, Progress, load_weights, weights_of
 from danseo.training.loop import Engine, Step, outputs_of, train_steps
+from danseo.training.numbers import settle
 from danseo.training.optim import freeze, make_optimizer
 from danseo.training.rows import RowPlan
 from danseo.training.speed import settled_gear
@@ -42,8 +41,7 @@ class MaskedFit:
         scores: Callable[[Sequence[Outputs]], dict[str, float]] = held_out_scores,
         pieces: float = math.inf,
     ) -> None:
-        if config.threads:
-            torch.set_num_threads(config.threads)
+        settle(config, workers.device)
         self.kind, self.config, self.seed = kind, config, seed
         self.workers, self.run, self.scores = workers, run, scores
         if config.gradient_checkpointing:

@@ -1,10 +1,24 @@
 """What numbers depend on besides settings, data and weights: bit for bit holds only where all of it is the same."""
 
+import os
 from typing import Any
 
 import torch
 
+from danseo.config import TrainConfig
 from danseo.training.workers import Workers
+
+
+def settle(config: TrainConfig, device: torch.device) -> None:
+    """Compute from now on as the settings say: threads, TF32 on a GPU unless exact, fixed order of sums on request."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = not config.exact
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS adds up as it comes
+    torch.use_deterministic_algorithms(config.deterministic)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # for debugging, and slow
 
 
 def conditions(workers: Workers) -> dict[str, Any]:

@@ -34,6 +34,9 @@ _LITTLE = 3e12  # operations that are done before measuring pays, in half a minu
 _LAYERS = 2  # that are measured: they tell as much as all
 _SHAPE = (8, 48)  # rows and pieces of an ordinary batch; a network may name its own
 _PATIENCE = 120.0  # seconds, with a process that tries bfloat16
+_GPU_PIECES = 8192  # in a measured batch: fewer only show how fast a GPU is told what to do
+_GPU_WIDTH = 128
+_HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 GEAR = "gear.json"
 
 
@@ -45,7 +48,8 @@ class Gear:
     attention: str
 
     def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        return torch.autocast(device.type, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        dtype = _HALVES.get(self.precision)
+        return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
 
     def engage(self, network: Network) -> None:
         if not takes(network, self.attention):
@@ -147,9 +151,8 @@ def choose_gear(
 
 
 def usual_precision(device: torch.device) -> str:
-    """The precision without measuring: bf16 on GPUs that have it, else fp32."""
-    has_it = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bf16" if has_it else "fp32"
+    """The precision without measuring: the half one on NVIDIA's GPUs, else fp32."""
+    return half_of(device) if device.type == "cuda" else "fp32"
 
 
 def _attentions(config: TrainConfig) -> tuple[str, ...]:
@@ -166,13 +169,19 @@ def _operations(network: Network) -> float:
 
 def precisions(config: TrainConfig, device: torch.device, memory: Path) -> tuple[str, ...]:
     """The precisions that the settings allow and the device survives, the usual one first."""
-    if config.precision == "fp32" or device.type != "cpu":
-        return ("bf16", "fp32") if config.precision == "auto" else (config.precision,)
+    if config.precision in ("fp32", "fp16") or device.type != "cpu":
+        return (half_of(device), "fp32") if config.precision == "auto" else (config.precision,)
     if config.precision == "auto":
         return ("fp32", "bf16") if has_bf16() and bf16_works(memory) else ("fp32",)
     if has_bf16() and not bf16_works(memory):
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", _SAFE_ISA)
     return ("bf16",)
+
+
+def half_of(device: torch.device) -> str:
+    """The half precision that a GPU is made for: T4 and V100 have only fp16."""
+    is_old = device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False)
+    return "fp16" if is_old else "bf16"
 
 
 def has_bf16() -> bool:
@@ -233,7 +242,7 @@ def _fastest_known(
     if not (isinstance(times, dict) and set(names.values()) <= times.keys()):
         on_note("measuring which precision and attention are fastest here (some seconds, once per size of encoder)")
         with _shortened(network.model.base_model) as share:
-            rows, width = _shape(network)
+            rows, width = _shape(network, device)
             trials = pieces / (rows * width * share)
             measured = measured_seconds(gears, lambda gear: _trial(network, gear, device), trials)
         times = {names[gear]: seconds for gear, seconds in measured.items()}
@@ -247,7 +256,7 @@ def _key(network: Network, device: torch.device) -> str:
     name = f"cpu {torch.backends.cpu.get_cpu_capability()}" if cpu else torch.cuda.get_device_name(device)
     config = network.model.config
     sizes = [getattr(config, key, 0) for key in ("hidden_size", "num_hidden_layers")]
-    rows, width = _shape(network)
+    rows, width = _shape(network, device)
     body = f"{config.model_type} {sizes[0]} x {sizes[1]}"
     return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {body}, {rows} x {width} pieces"
 
@@ -287,15 +296,19 @@ def _shortened(body: Any) -> Iterator[float]:
             setattr(parent, name, child)
 
 
-def _shape(network: Network) -> tuple[int, int]:
-    shape: tuple[int, int] = getattr(network, "shape", _SHAPE)
-    return shape
+def _shape(network: Network, device: torch.device) -> tuple[int, int]:
+    """Rows and pieces of a batch as the device will see them."""
+    rows, width = getattr(network, "shape", _SHAPE)
+    if device.type != "cpu":
+        width = width if hasattr(network, "shape") else _GPU_WIDTH
+        rows = max(1, _GPU_PIECES // width)
+    return rows, width
 
 
 def _trial(network: Network, gear: Gear, device: torch.device) -> float:
     """Seconds of one forward and backward pass of the body over a batch of ordinary shape."""
     gear.engage(network)
-    ids = torch.full(_shape(network), 5, device=device)
+    ids = torch.full(_shape(network, device), 5, device=device)
     # One thread's own seconds, where there is one: other work on the machine would decide otherwise.
     clock = time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     start = clock()

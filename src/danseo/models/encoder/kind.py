@@ -151,5 +151,5 @@ def weighted_cross_entropy(
     loss = nn.functional.cross_entropy(
         logits.float(), labels, weight=weight, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED
     )
-    kept = labels[labels != IGNORED]
-    return loss, weight[kept].sum() if weight is not None else torch.tensor(float(len(kept)), device=loss.device)
+    kept = (labels != IGNORED).float()  # not picked out: how many there are, a GPU would have to be asked
+    return loss, kept.sum() if weight is None else (weight[labels.clamp(min=0)] * kept).sum()

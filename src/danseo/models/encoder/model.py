@@ -30,7 +30,7 @@ from danseo.tasks.task import Task
 from danseo.training.batching import packed
 from danseo.training.fit import Fitting, Progress, kept_weights
 from danseo.training.loop import Engine, Step, outputs_of
-from danseo.training.numbers import conditions
+from danseo.training.numbers import conditions, settle
 from danseo.training.optim import freeze
 from danseo.training.speed import Gear, recorded_gear, settled_gear
 from danseo.training.workers import Workers
@@ -55,8 +55,7 @@ class Encoder:
 
     def __init__(self, config: RunConfig, task: Task, workers: Workers, source: Path | None = None) -> None:
         self.config, self.task, self.workers, self.source = config, task, workers, source
-        if config.train.threads:
-            torch.set_num_threads(config.train.threads)
+        settle(config.train, workers.device)
         cls = kind_of(task)
         self.kind = cls(task, load_pieces(config, cls.special_tokens, source), config.head, config.train)
         if source:

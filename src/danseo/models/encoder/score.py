@@ -32,7 +32,7 @@ class Regress(Kind):
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         error = functional.mse_loss(outputs["logits"].float().squeeze(-1), batch["label"], reduction="sum")
-        return error, torch.tensor(float(len(batch["label"])), device=error.device)
+        return error, error.new_full((), len(batch["label"]))
 
     def unpack(
         self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]

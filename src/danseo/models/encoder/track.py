@@ -149,8 +149,7 @@ class Track(Kind):
             outputs["gates"].flatten(0, 1), batch["gates"].flatten(), self.class_weights, self.train.label_smoothing
         )
         weight, pieces = self._usual
-        examples = torch.tensor(float(len(batch["gates"])), device=gates.device)
-        return gates / weight + outputs["surprise"].sum() / pieces, examples
+        return gates / weight + outputs["surprise"].sum() / pieces, gates.new_full((), len(batch["gates"]))
 
     def unpack(
         self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
