@@ -245,7 +245,7 @@ def test_a_run_goes_on_from_its_checkpoint_and_not_from_the_start(small, encoder
         patched.setattr(Run, "save_checkpoint", failing)
         with pytest.raises(WorkFailed):
             run_experiment(config, small, tmp_path / "cut", quiet=True)
-    (cut,) = (tmp_path / "cut").iterdir()
+    (cut,) = (tmp_path / "cut").glob("ner--*")
     assert (cut / "error.txt").read_text() == "no room\n"
     assert state_of(cut)["step"] == 4
     steps = []

@@ -7,7 +7,8 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -22,10 +23,12 @@ from danseo.halves import in_half
 from danseo.hub import pretrained
 from danseo.models.floor import FLOORS, make_floor
 from danseo.models.load import packages_of
+from danseo.printing import say
 from danseo.progress import TrainingProgress
 from danseo.reading import content_sha256
 from danseo.records import Prediction
 from danseo.runs.directory import Run, folder_identity, run_path
+from danseo.runs.locks import owned
 from danseo.runs.naming import model_name
 from danseo.runs.standing import StandingFile
 from danseo.scoring import baseline_scores, score
@@ -61,6 +64,8 @@ class Job:
     model: str | None = None
     """What the folder of the model holds, as a hash."""
     started: float = 0.0
+    force: bool = False
+    """Whether what is there goes first, once all that the run starts from has proved good."""
 
 
 def run_experiment(
@@ -73,30 +78,49 @@ def run_experiment(
     force: bool = False,
     on_score: OnScore | None = None,
     series: Path | None = None,
+    wait: bool | None = True,
 ) -> Run:
-    """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on."""
+    """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on.
+
+    A run that another process has is waited for, or not; None says that the caller has its lock already.
+    """
     started, task = time.perf_counter(), get_task(config.task)
     files = {split: data.require_file(task, split, root) for split in ("train", "dev")}
     hashes = {path.name: content_sha256(path) for path in files.values()}
     identity = identity_of(config, hashes)
     run = Run(run_path(runs, config, identity))
-    if not force and _is_finished(run, device):
+    if not force and _agreed(run.is_finished and not run.leftovers(), device):
         return run
     require(*packages_of(config.model, config.task))  # before anything is removed or read
     if config.model not in FLOORS:
         pretrained(config.model)
-    if force and _is_first():
-        run.remove()
-    train, dev = (task.read(files[split]) for split in ("train", "dev"))
-    model = identity.get("model")
-    train = train[: config.limit or None]
-    job = Job(config, task, train, dev, run, hashes, device, quiet, on_score, series, model, started)
-    try:
-        run_floor(job) if config.model in FLOORS else run_encoder(job)
-    except DanseoError as error:
-        run.fail(str(error))
-        raise
+    with _owned(run, wait, quiet):
+        if not force and _agreed(run.is_finished, device):  # or has been finished meanwhile
+            return run
+        train, dev = (task.read(files[split]) for split in ("train", "dev"))
+        model = identity.get("model")
+        train = train[: config.limit or None]
+        job = Job(config, task, train, dev, run, hashes, device, quiet, on_score, series, model, started, force)
+        try:
+            run_floor(job) if config.model in FLOORS else run_encoder(job)
+        except DanseoError as error:
+            if not run.is_finished:  # an earlier run that --force has not removed yet has not failed
+                run.fail(str(error))
+            raise
     return run
+
+
+@contextmanager
+def _owned(run: Run, wait: bool | None, quiet: bool) -> Iterator[None]:
+    """The run for this process, or for the first of several, which do not wait; leftovers of a kill go."""
+    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    note = (lambda line: None) if quiet else say
+    with ExitStack() as stack:
+        if wait is not None and _is_first():
+            stack.enter_context(owned(run.path, wait=wait and is_alone, on_note=note))
+        if _is_first():
+            run.sweep_out()
+        yield
 
 
 def _is_first() -> bool:
@@ -104,13 +128,13 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _is_finished(run: Run, device: str | None) -> bool:
-    """Whether there is nothing to do; of several processes the first knows, as others may not see its disk."""
+def _agreed(is_so: bool, device: str | None) -> bool:
+    """What the first of several processes finds, as others may not see its disk."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
-        return run.is_finished
+        return is_so
     from danseo.training.workers import Workers
 
-    return bool(Workers(device).agreed(run.is_finished))
+    return bool(Workers(device).agreed(is_so))
 
 
 def identity_of(config: RunConfig, hashes: dict[str, str]) -> dict[str, str]:
@@ -162,6 +186,8 @@ def run_encoder(job: Job) -> None:
 
 def start(job: Job) -> None:
     """The settings, and what the model and the data hold: an unfinished run is to be known as well."""
+    if job.force:
+        job.run.remove()
     job.run.start(job.config)
     job.run.write_json("environment.json", {"data": job.hashes, "model": model_facts(job)})
 

@@ -311,3 +311,23 @@ def test_json_is_written_whole_or_not_at_all(run, monkeypatch):
         with pytest.raises(Killed):
             run.write_json("environment.json", {"a": 2})
     assert json.loads((run.path / "environment.json").read_text()) == {"a": 1}
+
+
+def test_what_a_kill_leaves_is_swept_out(tmp_path):
+    run = Run(tmp_path / "run")
+    for name in (
+        "checkpoint/state.json",
+        BEST,
+        ".scores.json.123.part",
+        "predictions/.dev.jsonl.123.part",
+        "log.jsonl",
+    ):
+        (run.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (run.path / name).write_text("{}")
+    run.sweep_out()
+    assert {path.name for path in run.path.iterdir()} == {"checkpoint", BEST, "predictions", "log.jsonl"}, "goes on"
+    (run.path / "scores.json").write_text("{}")
+    run.sweep_out()
+    assert {path.name for path in run.path.iterdir()} == {"predictions", "log.jsonl", "scores.json"}
+    assert not list((run.path / "predictions").iterdir())
+    assert not run.leftovers()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from danseo.config import RunConfig, with_settings
+from danseo.runs.locks import Locks
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.driver import Driver, Journal, Listed
 from danseo.sweeps.local import LocalExecutor
-from danseo.sweeps.locks import Locks
 from danseo.sweeps.plan import Planner, Point
 from danseo.tasks import TASKS
 

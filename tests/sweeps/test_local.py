@@ -13,10 +13,10 @@ import pytest
 
 from danseo.config import flat
 from danseo.errors import DanseoError
+from danseo.runs.locks import Locks
 from danseo.sweeps import worker
 from danseo.sweeps.devices import check_device, find_devices, fitting, on_device
 from danseo.sweeps.local import LocalExecutor
-from danseo.sweeps.locks import Locks
 from danseo.sweeps.worker import Order
 from tests.sweeps.conftest import FAKE, tries
 

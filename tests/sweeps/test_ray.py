@@ -16,9 +16,9 @@ ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from danseo.errors import DanseoError  # noqa: E402
+from danseo.runs.locks import Locks  # noqa: E402
 from danseo.sweeps.clock import Clock  # noqa: E402
 from danseo.sweeps.driver import Driver, Journal, Listed  # noqa: E402
-from danseo.sweeps.locks import Locks  # noqa: E402
 from danseo.sweeps.ray_cluster import check_address  # noqa: E402
 from danseo.sweeps.ray_executor import RayExecutor, pack, unpack  # noqa: E402
 from danseo.sweeps.space import Resources  # noqa: E402

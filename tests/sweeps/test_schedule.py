@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from danseo.sweeps.locks import Lock, Locks, Owner
+from danseo.runs.locks import Lock, Locks, Owner
 from danseo.sweeps.schedule import MOST_LOSSES, Schedule, longest_first, makespan
 
 LENGTHS = [4, 1, 4, 1, 4, 1]

@@ -39,6 +39,7 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
 @click.option("--trust-remote-code", is_flag=True, default=None, help="Run code that comes with the checkpoint.")
 @_device
 @click.option("--force", is_flag=True, help="Start anew, whatever was there.")
+@click.option("--no-wait", is_flag=True, help="End where another process has the run, instead of waiting for it.")
 @as_json_option
 def train_command(
     task: "Task",
@@ -49,6 +50,7 @@ def train_command(
     settings: tuple[str, ...],
     device: str | None,
     force: bool,
+    no_wait: bool,
     as_json: bool,
     **named: Any,
 ) -> None:
@@ -58,7 +60,8 @@ def train_command(
     from danseo.runs.sheet import run_document, run_tables
 
     config = train_config(task, model, recipe, settings, named)
-    run = run_experiment(config, data_root(data_dir), runs, device=device, quiet=as_json, force=force)
+    options: dict[str, Any] = {"device": device, "quiet": as_json, "force": force, "wait": not no_wait}
+    run = run_experiment(config, data_root(data_dir), runs, **options)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
         show(run_tables(run), as_json, run_document(run))
 

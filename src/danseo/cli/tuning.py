@@ -61,7 +61,7 @@ def _tunable(command: click.Command, more: Sequence[click.Parameter], without: S
     """Register a tuned form of a training command: its parameters, and those of the search."""
 
     def register(callback: Callable[..., Any]) -> click.Command:
-        gone = {"force", "as_json", "listing", *without}
+        gone = {"force", "no_wait", "as_json", "listing", *without}
         kept = [parameter for parameter in command.params if parameter.name not in gone]
         made = ManyValues(
             command.name,

@@ -183,6 +183,17 @@ class Run:
         """Delete the whole run."""
         shutil.rmtree(self.path, ignore_errors=True)
 
+    def leftovers(self) -> list[Path]:
+        """What a kill left behind: files that were being written and, once all is whole, what only the work needed."""
+        drafts = [path for folder in ("", "predictions", KEPT) for path in (self.path / folder).glob(".*.part")]
+        names = (CHECKPOINT, f"{CHECKPOINT}.old", f"{CHECKPOINT}.new", BEST, STANDING) if self.is_finished else ()
+        return drafts + [path for name in names if (path := self.path / name).exists()]
+
+    def sweep_out(self) -> None:
+        """Remove what a kill left behind; only for who owns the run."""
+        for path in self.leftovers():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
     def tidy(self) -> None:
         """Remove what only an unfinished run needs."""
         for name in (CHECKPOINT, f"{CHECKPOINT}.old", f"{CHECKPOINT}.new"):

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from danseo.config import flat
 from danseo.runs.index import read_record
+from danseo.runs.locks import Locks
 from danseo.sweeps.board import Board
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.local import Ended
-from danseo.sweeps.locks import Locks
 from danseo.sweeps.plan import Point
 from danseo.sweeps.schedule import Entry, Schedule, Standing, State
 from danseo.sweeps.worker import Order, is_done, leave_error

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError
+from danseo.runs.locks import Heart, Locks, Owner
 from danseo.sweeps.local import Ended
-from danseo.sweeps.locks import Heart, Locks, Owner
 from danseo.sweeps.ray_cluster import connect
 from danseo.sweeps.schedule import Ending
 from danseo.sweeps.space import Resources

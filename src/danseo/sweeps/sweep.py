@@ -10,10 +10,10 @@ from danseo.extras import require
 from danseo.models.load import packages_of
 from danseo.runs.directory import Run
 from danseo.runs.index import in_order, read_record
+from danseo.runs.locks import Locks
 from danseo.sweeps.driver import Driver, Executor, Journal, Listed, Source
 from danseo.sweeps.forecast import Forecast, SearchForecast, make_forecast
 from danseo.sweeps.local import LocalExecutor
-from danseo.sweeps.locks import Locks
 from danseo.sweeps.outcome import Outcome
 from danseo.sweeps.preparing import Options, Prepared, make_folder, prepare
 

@@ -49,7 +49,7 @@ class Order:
 def work(order: Order, on_loss: Callable[[], None] = lambda: os._exit(HELD)) -> tuple[Ending, str]:
     """Do the run unless somebody else has it; returns how it ended and, for a failure, why."""
     from danseo.runs.directory import Run
-    from danseo.sweeps.locks import Heart, Locks, Owner
+    from danseo.runs.locks import Heart, Locks, Owner
 
     runs = Path(order.runs)
     lock = Locks(runs, stale=order.stale).acquire(order.name, Owner.me(order.token))
@@ -84,6 +84,7 @@ def _run(order: Order, run: Any) -> tuple[Ending, str]:
         "device": order.device,
         "force": order.force_before is not None,
         "series": series_file(order),
+        "wait": None,  # work() has the lock
     }
     try:
         done = run_experiment(config, Path(order.root), run.path.parent, quiet=True, **options)

@@ -7,17 +7,24 @@ The highest generation is never removed, and a maker that finds a higher one tha
 
 import json
 import os
+import shutil
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
+
+from danseo.errors import DataError, WorkFailed
+from danseo.printing import say
+from danseo.reading import remedy
 
 STALE = 60.0
 """Seconds without a heartbeat after which an owner on another machine counts as gone."""
+_PAUSE = 0.5  # seconds between two looks at a lock that is waited for
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,12 @@ class Lock:
     def release(self) -> None:
         """Leave the run to whoever comes next."""
         self.locks.make(self.run, self.generation + 1, None)
+
+    def forget(self) -> None:
+        """Leave no trace of a run that never came to be; while this lock is held nobody else can be making one."""
+        gone = self.locks.folder / f"gone-{uuid.uuid4().hex}"
+        self.path.parent.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 class Locks:
@@ -188,8 +201,14 @@ class Locks:
         for path in place.iterdir():
             # The last but one stays, so that whoever is listing meanwhile sees one of the two.
             is_past = path.name.isdigit() and int(path.name) < generation - 1
-            if is_past or (path.name.startswith("draft-") and self._is_old(path)):
+            if is_past or (path.name.startswith("draft-") and (self._is_old(path) or self._is_orphan(path))):
                 path.unlink(missing_ok=True)
+
+    def _is_orphan(self, path: Path) -> bool:
+        """Whether the draft's maker is known to be gone."""
+        with suppress(OSError, ValueError, TypeError):
+            return self._is_dead(Owner(**json.loads(path.read_text("utf-8"))))
+        return False
 
     def _is_old(self, path: Path) -> bool:
         try:
@@ -219,3 +238,36 @@ class Heart:
             if not self.lock.beat():
                 self.on_loss()
                 return
+
+
+@contextmanager
+def owned(folder: Path, *, wait: bool = True, on_note: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+    """A run directory for this process alone: whoever has it is waited for, with a line, or is the end."""
+    locks = Locks(folder.parent)
+    new = [place for place in (locks.folder, *locks.folder.parents) if not place.exists()]
+    try:
+        lock = locks.acquire(folder.name)
+        while lock is None:
+            if not wait:
+                raise WorkFailed(f"{folder} is being written by another process; try again when that has ended")
+            on_note(f"{folder} is being written by another process; waiting until that has ended (--no-wait does not)")
+            while locks.is_held(folder.name):
+                time.sleep(_PAUSE)
+            lock = locks.acquire(folder.name)
+    except OSError as error:
+        raise DataError(f"{locks.folder} cannot be written: {error.strerror}; {remedy(error)}") from None
+    try:
+        with Heart(lock, on_loss=lambda: _lost(folder)):
+            yield
+    finally:
+        with suppress(OSError):  # a dead owner's lock is free as well
+            lock.release() if folder.exists() else lock.forget()
+        with suppress(OSError):  # what is in use stays
+            for place in () if folder.exists() else new:
+                place.rmdir()
+
+
+def _lost(folder: Path) -> NoReturn:
+    """Two must never write: whoever was silent for too long leaves at once."""
+    say(f"danseo: {folder} was taken over by another process, as this one was silent for {STALE:.0f} s")
+    os._exit(WorkFailed.exit_code)

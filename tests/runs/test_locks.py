@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from danseo.sweeps.locks import Heart, Locks, Owner
+from danseo.errors import WorkFailed
+from danseo.runs.locks import Heart, Locks, Owner, owned
 
 
 def owner(token: str = "x", host: str = "elsewhere", pid: int = 1) -> Owner:
@@ -154,3 +155,51 @@ def test_a_heart_beats_and_tells_of_loss(tmp_path):
         assert lock.path.stat().st_mtime_ns > before
         assert locks.make("run", lock.generation + 1, owner("thief"))
         assert lost.wait(2)
+
+
+# A run for one process
+
+
+def test_the_second_waits_with_a_line_or_ends(tmp_path):
+    notes, order = [], []
+
+    def second():
+        with owned(tmp_path / "run", on_note=notes.append):
+            order.append("second")
+
+    with owned(tmp_path / "run"):
+        with (
+            pytest.raises(WorkFailed, match="is being written by another process"),
+            owned(tmp_path / "run", wait=False),
+        ):
+            pytest.fail("two owners")
+        thread = threading.Thread(target=second)
+        thread.start()
+        while not notes:
+            time.sleep(0.01)
+        order.append("first")
+        (tmp_path / "run").mkdir()
+    thread.join(timeout=60)
+    assert order == ["first", "second"]
+    assert len(notes) == 1
+    assert "waiting" in notes[0]
+
+
+def test_drafts_of_dead_makers_go_with_the_next_lock(tmp_path):
+    locks = Locks(tmp_path)
+    assert locks.make("run", 1, None)
+    living, dead = Owner.me(), Owner(Owner.me().host, 2**22 + 1, "1", "token")
+    for name, owner in (("draft-a", living), ("draft-b", dead)):
+        (tmp_path / ".locks" / "run" / name).write_text(json.dumps(vars(owner)))
+    assert locks.acquire("run")
+    assert {path.name for path in (tmp_path / ".locks" / "run").glob("draft-*")} == {"draft-a"}
+
+
+def test_a_run_that_never_came_to_be_leaves_no_lock(tmp_path):
+    with owned(tmp_path / "runs" / "run"):
+        pass
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "runs").mkdir()
+    with owned(tmp_path / "runs" / "run"):
+        pass
+    assert not list((tmp_path / "runs").iterdir()), "but the folder was there before"
