@@ -6,7 +6,7 @@ import json
 import math
 import textwrap
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -136,6 +136,8 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
 
+TRUST = "trust_remote_code"
+"""The setting that only an option of the command at hand switches on."""
 FLOORS = ("majority", "linear")
 """Models that need no encoder; of the settings of training none counts for them."""
 Config = TypeVar("Config")
@@ -194,7 +196,7 @@ def parse_setting(assignment: str, cls: type = RunConfig) -> tuple[str, Any]:
     if not equals:
         raise DanseoError(f"--set {assignment}: write key=value, such as learning_rate=3e-5")
     name = full_name(key.strip(), cls)
-    return name, checked(name, _literal(text.strip()), cls)
+    return name, stated(name, _literal(text.strip()), cls)
 
 
 def _literal(text: str) -> Any:
@@ -219,6 +221,16 @@ def checked(name: str, value: Any, cls: type = RunConfig) -> Any:
             raise DanseoError(f"{name} = {value}: should be {'above 0' if is_positive else '0 or more'}")
         if value > 1 and (name in _SHARES or name in getattr(cls, "SHARES", ())):
             raise DanseoError(f"{name} = {value}: should be from 0 to 1")
+    return value
+
+
+def stated(name: str, value: Any, cls: type = RunConfig) -> Any:
+    """As checked, for what a file or --set says: code of a checkpoint is for the command line alone to allow."""
+    value = checked(name, value, cls)
+    if name == TRUST and value:
+        raise DanseoError(
+            f"{TRUST} cannot be switched on here; leave it out, and add --trust-remote-code to the command"
+        )
     return value
 
 
@@ -284,7 +296,7 @@ def _is_unused(config: type, name: str, value: Any) -> bool:
     return bool(declared.metadata.get("later") or section.metadata.get("later")) and value == declared.default
 
 
-def read_settings(path: Path, cls: type = RunConfig) -> dict[str, Any]:
+def read_settings(path: Path, cls: type = RunConfig, check: Callable[[str, Any, type], Any] = stated) -> dict[str, Any]:
     """The settings of a TOML file, by full name."""
     try:
         document = tomllib.loads(read_text(path))
@@ -295,7 +307,7 @@ def read_settings(path: Path, cls: type = RunConfig) -> dict[str, Any]:
         inner = value if isinstance(value, dict) else None
         for name, item in ({f"{key}.{k}": v for k, v in inner.items()} if inner is not None else {key: value}).items():
             try:
-                settings[full_name(name, cls)] = checked(full_name(name, cls), item, cls)
+                settings[full_name(name, cls)] = check(full_name(name, cls), item, cls)
             except DanseoError as error:
                 raise DanseoError(f"{path}: {error}") from None
     return settings
@@ -322,7 +334,7 @@ def _toml(value: Any) -> str:
 
 def read_config(path: Path) -> RunConfig:
     """The config that to_toml wrote."""
-    settings = read_settings(path)
+    settings = read_settings(path, check=checked)
     if missing := [name for name in ("task", "model") if name not in settings]:
         raise DanseoError(f"{path}: {' and '.join(missing)} missing; is this a run's config.toml?")
     base = RunConfig(task=settings["task"], model=settings["model"])

@@ -35,13 +35,17 @@ def evaluate_run(
     errors: int = 0,
     device: str | None = None,
     precision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> ScoreSheet:
     """The score sheet of a run on a split or file."""
     run = open_run(path)
     task = get_task(run.config.task)
     gold = file or require_file(task, split, data_root(data_dir))
     examples = task.read(gold)
-    source, predictions = _answers(run, task, gold, examples, device, precision)
+    predictions = None if precision else _saved(run, task, gold, examples)
+    source = run.predictions_path("dev") if predictions else run.path / "model"
+    if predictions is None:
+        predictions = load_model(run, device, precision, trust_remote_code=trust_remote_code).predict(examples)
     skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
     return ScoreSheet(
         task,
@@ -56,14 +60,12 @@ def evaluate_run(
     )
 
 
-def _answers(
-    run: Run, task: Task, gold: Path, examples: Sequence[Any], device: str | None, precision: str | None
-) -> tuple[Path, list[Prediction]]:
-    """The saved predictions where they answer the file in the precision asked for, else those of the model."""
+def _saved(run: Run, task: Task, gold: Path, examples: Sequence[Any]) -> list[Prediction] | None:
+    """The saved predictions where they answer the file."""
     saved = run.predictions_path("dev")
-    if not precision and saved.is_file() and content_sha256(gold) == _dev_hash(run):
-        return saved, read_predictions(saved, task, examples, skip=task.needs_probabilities)
-    return run.path / "model", load_model(run, device, precision).predict(examples)
+    if saved.is_file() and content_sha256(gold) == _dev_hash(run):
+        return read_predictions(saved, task, examples, skip=task.needs_probabilities)
+    return None
 
 
 def _dev_hash(run: Run) -> str | None:

@@ -26,11 +26,12 @@ def predict_lines(
     batch: int = 512,
     device: str | None = None,
     precision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> None:
     """Read, answer and write; bad lines are named on stderr, the others go on, and the end tells (exit 3)."""
     run = open_run(path)
     task = get_task(run.config.task)
-    model = load_model(run, device, precision)
+    model = load_model(run, device, precision, trust_remote_code=trust_remote_code)
     with_pos = task.kind == "parse" and run.config.model not in FLOORS and run.config.head.architecture == "official"
     bad = done = 0
     with opened(file) as raw, target(output, file) as sink:

@@ -98,4 +98,4 @@ def _line(prediction: Prediction) -> str:
     record: dict[str, Any] = {"guid": prediction.guid, "answer": prediction.answer}
     if prediction.probabilities is not None:
         record["probabilities"] = prediction.probabilities
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, show
+from danseo.cli.common import as_json_option, data_option, show, trust_option
 from danseo.printing import say
 
 _members = click.argument("members", nargs=-1, required=True, metavar="RUN RUN…", type=click.Path(path_type=Path))
@@ -61,6 +62,7 @@ def ensemble_command(
 @data_option
 @_runs
 @click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
+@trust_option
 @_force
 @as_json_option
 def soup_command(
@@ -69,17 +71,15 @@ def soup_command(
     select: str | None,
     data_dir: str | None,
     runs: Path,
-    device: str | None,
-    force: bool,
     as_json: bool,
+    **named: Any,
 ) -> None:
     """Average the weights of runs of one architecture into a new model, and score it."""
     from danseo.ensembling.sheet import ensemble_tables
     from danseo.ensembling.soup import make_soup
     from danseo.runs.sheet import run_document
 
-    note = _noting(as_json)
-    run = make_soup(members, data_dir, runs, weights, select, device=device, force=force, on_note=note)
+    run = make_soup(members, data_dir, runs, weights, select, on_note=_noting(as_json), **named)
     show(ensemble_tables(run), as_json, run_document(run))
 
 

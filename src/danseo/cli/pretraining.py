@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import ManyValues, as_json_option, show
+from danseo.cli.common import ManyValues, as_json_option, show, trust_option
 from danseo.errors import DanseoError
 from danseo.extras import require
 
@@ -30,11 +30,6 @@ _probes = click.option(
     metavar="FILE|DIR|sample",
     help="Probe with these items (of a folder: dev); no document that holds their texts is trained on.",
 )
-_trust = click.option(
-    "--trust-remote-code", is_flag=True, default=None, help="Run code that comes with the checkpoint."
-)
-
-
 _text = click.option(
     "--text",
     "texts",
@@ -47,7 +42,7 @@ _text = click.option(
 
 def _shared(command: Any) -> Any:
     """The options that both trainings have, in this order."""
-    for option in reversed((_probes, _out, _set, _seed, _trust, _device, _force, _listing, as_json_option)):
+    for option in reversed((_probes, _out, _set, _seed, trust_option, _device, _force, _listing, as_json_option)):
         command = option(command)
     return command
 

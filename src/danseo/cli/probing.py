@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, show
+from danseo.cli.common import as_json_option, show, trust_option
 
 
 def _weights(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...]:
@@ -47,6 +47,7 @@ def _weights(context: click.Context, parameter: click.Parameter, text: str) -> t
     help="How to compute; auto measures bf16 and fp32, int8 is the fastest on CPUs and rounds.",
 )
 @click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
+@trust_option
 @as_json_option
 def probe_command(
     checkpoints: tuple[str, ...],
@@ -65,6 +66,7 @@ def probe_command(
     poll: float,
     precision: str,
     device: str | None,
+    trust_remote_code: bool,
     as_json: bool,
 ) -> int:
     """Score masked language models on frozen gaps: one, many, or a folder of checkpoint-<step> folders."""
@@ -83,6 +85,7 @@ def probe_command(
         poll=poll if watch else None,
         precision=precision,
         device=device,
+        trust_remote_code=trust_remote_code,
     )
     outcome = run_job(job, quiet=as_json)
     show(outcome.tables(), as_json, outcome.as_dict())

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, details_option, errors_option, show, task_argument
+from danseo.cli.common import (
+    as_json_option,
+    data_option,
+    details_option,
+    errors_option,
+    show,
+    task_argument,
+    trust_option,
+)
 
 if TYPE_CHECKING:
     from danseo.config import RunConfig
@@ -36,7 +44,7 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
 @click.option("--limit", type=int, help="Only the first N training examples.")
 @click.option("--precision", type=click.Choice(["auto", "bf16", "fp16", "fp32"]), help="How to compute.")
 @click.option("--select-on", type=click.Choice(["select", "dev"]), help="What picks the checkpoint: a half, or all.")
-@click.option("--trust-remote-code", is_flag=True, default=None, help="Run code that comes with the checkpoint.")
+@trust_option
 @_device
 @click.option("--force", is_flag=True, help="Start anew, whatever was there.")
 @click.option("--no-wait", is_flag=True, help="End where another process has the run, instead of waiting for it.")
@@ -88,6 +96,7 @@ def train_config(
 @errors_option
 @_device
 @_reading_precision
+@trust_option
 @as_json_option
 def eval_command(
     run: Path,
@@ -96,14 +105,13 @@ def eval_command(
     data_dir: str | None,
     details: bool,
     errors: int,
-    device: str | None,
-    precision: str | None,
     as_json: bool,
+    **reading: Any,
 ) -> None:
     """Score a run again, or on another file or split; saved predictions are used where they answer it."""
     from danseo.evaluation import evaluate_run
 
-    sheet = evaluate_run(run, split, file, data_dir, details=details, errors=errors, device=device, precision=precision)
+    sheet = evaluate_run(run, split, file, data_dir, details=details, errors=errors, **reading)
     show(sheet.tables(), as_json, sheet.as_dict())
 
 
@@ -114,13 +122,12 @@ def eval_command(
 @click.option("--batch", default=512, show_default=True, type=click.IntRange(min=1), help="Lines held at a time.")
 @_device
 @_reading_precision
-def predict_command(
-    run: Path, file: str, output: Path | None, batch: int, device: str | None, precision: str | None
-) -> None:
+@trust_option
+def predict_command(run: Path, file: str, output: Path | None, batch: int, **reading: Any) -> None:
     """Answer new text: plain lines or JSON lines from FILE or standard input, as JSON lines."""
     from danseo.prediction import predict_lines
 
-    predict_lines(run, file, output, batch=batch, device=device, precision=precision)
+    predict_lines(run, file, output, batch=batch, **reading)
 
 
 @click.command("runs")

@@ -18,7 +18,8 @@ from danseo.ensembling.members import Members, open_members
 from danseo.errors import DanseoError
 from danseo.experiment import environment, finite, score_halves
 from danseo.extras import require
-from danseo.models.load import ENCODER
+from danseo.models.load import ENCODER, with_trust
+from danseo.models.weights import refuse_odd
 from danseo.runs.directory import Run, folder_identity
 
 
@@ -30,6 +31,7 @@ def make_soup(
     select: str | None,
     *,
     device: str | None = None,
+    trust_remote_code: bool = False,
     force: bool = False,
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Run:
@@ -51,11 +53,13 @@ def make_soup(
     run = Run(runs / ensemble_name("soup", members.listed, options, members.task))
     if force or not run.is_finished:
         _check_device(device)  # before anything is removed
+        for member in members.listed:
+            with_trust(Run(member.path), trust_remote_code)
     if force:
         run.remove()
     if not run.is_finished:
         try:
-            Kitchen(run, members, device).cook(start, select, options)
+            Kitchen(run, members, device, trust_remote_code).cook(start, select, options)
         except DanseoError as error:
             run.fail(str(error))
             raise
@@ -83,6 +87,8 @@ def average_weights(folders: Sequence[Path], weights: Array, target: Path) -> No
 def mean_tensors(members: Sequence[tuple[dict[str, Any], float, Path]]) -> dict[str, Any]:
     """The weighted mean of every tensor, in double precision on the way."""
     first, _, folder = members[0]
+    for tensors, _, path in members:
+        refuse_odd(path, tensors.items())
     for tensors, _, other in members[1:]:
         shapes = [{key: list(tensor.shape) for key, tensor in side.items()} for side in (first, tensors)]
         if difference := first_difference(*shapes):
@@ -105,6 +111,7 @@ class Kitchen:
     run: Run
     members: Members
     device: str | None
+    trust_remote_code: bool = False
 
     def cook(self, start: Array, select: str | None, options: dict[str, Any]) -> None:
         """Average, predict dev, write the run; scores last."""
@@ -143,6 +150,7 @@ class Kitchen:
             model=f"soup of {member_models(self.members.listed)}",
             seed=min(seeds),
             recipe="soup",
+            trust_remote_code=self.trust_remote_code,
             train=replace(config.train, select_on=select_on),  # type: ignore[arg-type]
         )
 

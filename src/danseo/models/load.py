@@ -1,8 +1,9 @@
 """The one place where model names meet classes."""
 
+from dataclasses import replace
 from typing import Any
 
-from danseo.config import with_settings
+from danseo.config import RunConfig, with_settings
 from danseo.errors import DanseoError
 from danseo.models.floor import FLOORS, make_floor
 from danseo.runs.directory import Run
@@ -18,7 +19,9 @@ def packages_of(model: str, task: str) -> tuple[str, ...]:
     return {"majority": (), "linear": ("scikit-learn",)}.get(model, encoder)
 
 
-def load_model(run: Run, device: str | None = None, precision: str | None = None) -> Any:
+def load_model(
+    run: Run, device: str | None = None, precision: str | None = None, *, trust_remote_code: bool = False
+) -> Any:
     """The saved model of a run, ready to predict; the precision is that of its training where none is named."""
     folder = run.path / "model"
     if run.config.recipe == "ensemble":
@@ -38,6 +41,7 @@ def load_model(run: Run, device: str | None = None, precision: str | None = None
         floor = make_floor(config.model, task)
         floor.load(folder)
         return floor
+    config = with_trust(run, trust_remote_code)
     from danseo.models.encoder.model import Encoder
     from danseo.training.workers import Workers
 
@@ -46,3 +50,14 @@ def load_model(run: Run, device: str | None = None, precision: str | None = None
     if precision == "int8":
         model.to_bytes()
     return model
+
+
+def with_trust(run: Run, trust_remote_code: bool) -> RunConfig:
+    """The settings of a run, in which code that comes with its model runs only if the command at hand allows it."""
+    config = run.config
+    if config.trust_remote_code and not trust_remote_code:
+        raise DanseoError(
+            f"{run.path} was trained with code that came with its checkpoint; if you trust it, add "
+            "--trust-remote-code to run it again"
+        )
+    return replace(config, trust_remote_code=trust_remote_code)

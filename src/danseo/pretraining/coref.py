@@ -182,7 +182,8 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
         fitted = fit.fit(rows, held_out, schedule, progress.step, on_evaluation)
     if workers.is_first:
         save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
-    last = load_masked(str(run.path / f"checkpoint-{fitted.step}"))[0] if workers.is_first else None
+    trusted, saved = config.trust_remote_code, str(run.path / f"checkpoint-{fitted.step}")
+    last = load_masked(saved, trusted, needs_head=True)[0] if workers.is_first else None
     load_weights(model, workers.shared(last and weights_of(last)))  # equal steps are compared, not picked ones
     after = _scores(fit, tokenizer, held_out, probes, seq_len)
     if workers.is_first:

@@ -81,7 +81,8 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
             start_folder(start, job.config, job.texts, job.exclude, progress.note)
         workers.wait()
         workers.mirror(start)
-        model, tokenizer = load_body(start) if is_rtd else load_masked(str(start))
+        trusted = job.config.trust_remote_code
+        model, tokenizer = load_body(start, trusted) if is_rtd else load_masked(str(start), trusted, needs_head=True)
         packed, facts = packed_folder(job.config, job.texts, job.exclude, tokenizer, workers)
         left_out = read_left_out(packed)
         progress.note(summary(facts))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError, WorkFailed
-from danseo.hub import pretrained
 from danseo.pretraining.config import ModelConfig, PretrainConfig
 from danseo.pretraining.text import spread, stream, text_identity
 from danseo.probing.items import ProbeItem
@@ -85,14 +84,25 @@ def trained_tokenizer(
     return wordpiece_tokenizer(kept_pieces(key, some, size.vocabulary, on_note), size.positions)
 
 
-def load_body(folder: Path) -> tuple[Any, Any]:
+def load_body(folder: Path, trust_remote_code: bool = False) -> tuple[Any, Any]:
     """The body of a model that was saved without a head, and its tokenizer."""
-    from danseo.models.encoder.network import quiet_transformers, without_pooler
+    from danseo.models.encoder.network import load_encoder_config, loading_error, quiet_transformers, without_pooler
+    from danseo.models.weights import check_whole
 
     transformers = quiet_transformers()
-    options = without_pooler(transformers.AutoConfig.from_pretrained(folder))
-    model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, dtype="float32", **options)
-    return model, transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
+    options = {
+        "trust_remote_code": trust_remote_code,
+        **without_pooler(load_encoder_config(str(folder), trust_remote_code)),
+    }
+    try:
+        model, report = transformers.AutoModel.from_pretrained(
+            folder, use_safetensors=True, dtype="float32", output_loading_info=True, **options
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
+    except Exception as error:  # the library raises many kinds for the same few causes
+        raise loading_error(str(folder), error) from None
+    check_whole(str(folder), model, report)
+    return model, tokenizer
 
 
 def load_masked(
@@ -103,26 +113,15 @@ def load_masked(
     on_note: Callable[[str], None] = lambda line: None,
 ) -> tuple[Any, Any]:
     """A masked language model and its tokenizer from a folder or the Hub; whatever cannot be one is one line."""
-    from danseo.models.encoder.network import load_encoder_config, loading_error, quiet_transformers
-    from danseo.probing.masked import check_masked, check_pair
+    from danseo.probing.masked import check_pair, load_pair
 
-    transformers = quiet_transformers()
-    source, options = pretrained(name)
-    check_masked(load_encoder_config(name, trust_remote_code), name)
-    options |= {"trust_remote_code": trust_remote_code}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, use_fast=True, **options)
-        model, report = transformers.AutoModelForMaskedLM.from_pretrained(
-            source, use_safetensors=True, dtype="float32", output_loading_info=True, **options
-        )
-    except Exception as error:  # the library raises many kinds for the same few causes
-        raise loading_error(name, error) from None
+    model, tokenizer, new = load_pair(name, trust_remote_code)
     check_pair(model, tokenizer, name)
     if tokenizer.pad_token_id is None:
         raise DanseoError(f"{name}: its tokenizer has no padding piece, so danseo cannot train it")
-    if absent := sorted(report["missing_keys"]):
+    if new:
         if needs_head:
-            raise DanseoError(f"{name} has no masked-language-model head (without weights: {absent[0]})")
+            raise DanseoError(f"{name} has no masked-language-model head (without weights: {new[0]})")
         on_note(f"{name} has no masked-language-model head; a new one is learned")
     return model, tokenizer
 

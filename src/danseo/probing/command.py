@@ -36,6 +36,7 @@ class Job:
     poll: float | None = None
     precision: str = "auto"
     device: str | None = None
+    trust_remote_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def run_job(job: Job, quiet: bool = False) -> Outcome:
     waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
     require(*ENCODER, "kiwipiepy")
     with _Display(quiet) as display:
-        sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision)
+        sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision, job.trust_remote_code)
         sweep.on_progress, sweep.on_note = display.progress, display.note
         folder = job.output or _home(job, waiting)
         check_place(folder)

@@ -47,9 +47,14 @@ class MaskedModel:
         precision: str = "auto",
         on_note: Callable[[str], None] = lambda line: None,
         attention: str = OWN,
+        trust_remote_code: bool = False,
     ) -> "MaskedModel":
         """The model of a checkpoint folder or Hub id, from safetensors, with its own head."""
-        model, tokenizer = _loaded(source)
+        model, tokenizer, new = load_pair(source, trust_remote_code)
+        if new:
+            raise DanseoError(
+                f"{source} has no masked-language-model head (without weights: {new[0]}); probe one that has"
+            )
         if attention != OWN:
             with suppress(ValueError, ImportError):  # a family without it computes in its own way
                 model.set_attn_implementation(attention)
@@ -114,28 +119,23 @@ def check_pair(model: Any, tokenizer: Any, name: str) -> None:
         )
 
 
-def _loaded(source: str) -> tuple[Any, Any]:
+def load_pair(source: str, trust_remote_code: bool = False) -> tuple[Any, Any, list[str]]:
+    """A masked language model, its tokenizer, and the weights of a head that the checkpoint does not have."""
     name, options = pretrained(source)
-    from danseo.models.encoder.network import loading_error, quiet_transformers
+    from danseo.models.encoder.network import load_encoder_config, loading_error, quiet_transformers
+    from danseo.models.weights import check_new
 
     transformers = quiet_transformers()
-    try:
-        config = transformers.AutoConfig.from_pretrained(name, **options)
-    except Exception as error:  # the library raises many kinds for the same few causes
-        raise loading_error(name, error, may_trust=False) from None
-    check_masked(config, name)
+    check_masked(load_encoder_config(source, trust_remote_code), name)
+    options |= {"trust_remote_code": trust_remote_code}
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
         model, report = transformers.AutoModelForMaskedLM.from_pretrained(
             name, use_safetensors=True, dtype="float32", output_loading_info=True, **options
         )
-    except Exception as error:  # as above
-        raise loading_error(name, error, may_trust=False) from None
-    if absent := sorted(report["missing_keys"]):
-        raise DanseoError(
-            f"{name} has no masked-language-model head (without weights: {absent[0]}); probe one that has"
-        )
-    return model, tokenizer
+    except Exception as error:  # the library raises many kinds for the same few causes
+        raise loading_error(name, error) from None
+    return model, tokenizer, check_new(name, model, report, head="masked")
 
 
 def check_masked(config: Any, name: str) -> None:
@@ -170,13 +170,13 @@ def usable_precision(model: Any, device: str, precision: str, on_note: Callable[
     return choose_gear(Network(model, None), config, torch.device(device), memory, on_note=on_note).precision
 
 
-def weights_hash(source: str) -> str:
+def weights_hash(source: str, trust_remote_code: bool = False) -> str:
     """Sixteen hex digits of a checkpoint's weights and configuration; a Hub id counts with its revision."""
     folder = Path(source)
     if not folder.is_dir():
         from danseo.models.encoder.network import load_encoder_config
 
-        revision = getattr(load_encoder_config(source), "_commit_hash", None)
+        revision = getattr(load_encoder_config(source, trust_remote_code), "_commit_hash", None)
         return hashlib.sha256(f"{source} {revision}".encode()).hexdigest()[:16]
     digest = hashlib.sha256()
     for path in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):

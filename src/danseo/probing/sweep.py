@@ -39,6 +39,7 @@ class Sweep:
     output: Path | None = None
     device: str | None = None
     precision: str = "auto"
+    trust_remote_code: bool = False
     on_progress: Progress = lambda done, total: None
     on_note: Callable[[str], None] = lambda line: None
     is_alone: bool = False
@@ -97,7 +98,7 @@ class Sweep:
 
         settings = {**asdict(self.options), "gear": self.gear, "analyser": self.analyser.version}
         config = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-        return Identity(weights_hash(checkpoint.source), items_hash(self.items), config)
+        return Identity(weights_hash(checkpoint.source, self.trust_remote_code), items_hash(self.items), config)
 
     def _fresh(self, checkpoint: Checkpoint, identity: Identity) -> Record:
         from danseo.probing.masked import MaskedModel
@@ -105,7 +106,8 @@ class Sweep:
         start = time.perf_counter()
         assert self.gear
         precision, attention = self.gear
-        masked = MaskedModel.load(checkpoint.source, self.device, precision, self.on_note, attention)
+        trusted = self.trust_remote_code
+        masked = MaskedModel.load(checkpoint.source, self.device, precision, self.on_note, attention, trusted)
         loaded = time.perf_counter() - start
         result = probe_model(masked, self.items, self.options, self.analyser, self.on_progress)
         seconds = {"loading": loaded, **result.seconds}

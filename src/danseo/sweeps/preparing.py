@@ -1,13 +1,13 @@
 """All that is checked and looked up before a sweep starts anything."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import Any
 
-from danseo.config import RunConfig
+from danseo.config import TRUST, RunConfig
 from danseo.errors import DanseoError
 from danseo.models.floor import FLOORS
 from danseo.recipes import encoder_facts
@@ -32,6 +32,7 @@ class Options:
     retries: int = 0
     force: bool = False
     quiet: bool = False
+    trust_remote_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def prepare(path: Path, options: Options, *, offline: bool = False) -> Prepared:
     """Read the file, look at data, models, directories and devices, and learn from finished runs."""
     _check_options(options)
     sweep = read_sweep(path)
+    if options.trust_remote_code:
+        sweep = replace(sweep, base={**sweep.base, TRUST: True})
     planner = Planner(options.root, options.runs, offline=offline)
     look = local_facts if offline else encoder_facts
     with named_in(path):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from danseo.config import RunConfig, checked, full_name, setting_paths
+from danseo.config import RunConfig, checked, full_name, setting_paths, stated
 from danseo.errors import DanseoError
 from danseo.reading import quote, read_text
 
@@ -87,7 +87,7 @@ def _read_one(name: str, value: Any, cls: type) -> Choice | Range:
     if isinstance(value, list):
         if not value:
             raise DanseoError(f"{name} = []: an empty list leaves nothing to choose")
-        return Choice(tuple(checked(name, item, cls) for item in value))
+        return Choice(tuple(stated(name, item, cls) for item in value))
     if not isinstance(value, dict):
         raise DanseoError(f"{name} = {quote(value)}: should be a list of choices, or {{low = …, high = …}}")
     return _read_range(name, value, cls)

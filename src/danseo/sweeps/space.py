@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from danseo.config import RunConfig, checked, full_name, setting_paths
+from danseo.config import RunConfig, full_name, setting_paths, stated
 from danseo.errors import DanseoError, DataError
 from danseo.reading import quote, read_text
 from danseo.recipes import configured, encoder_facts
@@ -152,7 +152,7 @@ def named_in(path: Path) -> Iterator[None]:
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
     named = by_full_name(leaves(table), full_name)
-    return {name: checked(name, value) for name, value in named.items()}
+    return {name: stated(name, value) for name, value in named.items()}
 
 
 def _grid(table: Any) -> dict[str, list[Any]]:
@@ -162,7 +162,7 @@ def _grid(table: Any) -> dict[str, list[Any]]:
     for name, values in by_full_name(leaves(table), _chosen_name).items():
         if not isinstance(values, list) or not values:
             raise DanseoError(f"[grid] {name} = {quote(values)}: should be a list with at least one value")
-        grid[name] = [checked(name, value) for value in values]
+        grid[name] = [stated(name, value) for value in values]
     return grid
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -298,7 +299,16 @@ def outputs_of(
         for index, output in zip(part, unpacked, strict=True):
             found[index] = output
         on_part(len(part))
-    return engine.workers.gathered(found)
+    whole: list[Outputs] = engine.workers.gathered(found)
+    if any(map(_is_odd, whole)):
+        raise WorkFailed("the model computes NaN or infinite numbers; train it again, with a lower train.learning_rate")
+    return whole
+
+
+def _is_odd(outputs: Outputs) -> bool:
+    """Whether some output is no number; minus infinity is what heads write where no answer may be."""
+    arrays = (value for value in outputs.values() if isinstance(value, np.ndarray) and value.dtype.kind == "f")
+    return any(np.isnan(array).any() or np.isposinf(array).any() for array in arrays)
 
 
 class Stopwatch:

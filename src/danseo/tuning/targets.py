@@ -193,7 +193,8 @@ class MaskedTarget:
         from danseo.probing.masked import MaskedModel
         from danseo.probing.probe import ProbeOptions, probe_model
 
-        masked = MaskedModel.load(str(Path(outcome["folder"]) / f"checkpoint-{outcome['step']}"), self.device)
+        folder = Path(outcome["folder"]) / f"checkpoint-{outcome['step']}"
+        masked = MaskedModel.load(str(folder), self.device, trust_remote_code=self.config.trust_remote_code)
         result = probe_model(masked, list(self.items["test"]), ProbeOptions())
         shares = {name: result.share("repeated", name) for name in ("strict@1", "strict@5", "choice@1")}
         scores: list[dict[str, Any]] = [

@@ -14,6 +14,8 @@ from danseo.hub import WAYS, pretrained
 from danseo.models.encoder.kind import Features, Kind, padded
 from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
+from danseo.models.weights import check_finite, check_new, check_whole, refuse_missing
+from danseo.reading import read_bytes
 
 HEAD_WEIGHTS = "head.safetensors"
 
@@ -114,23 +116,42 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
     auto = getattr(transformers, kind.head or "AutoModel")
     options |= {"trust_remote_code": config.trust_remote_code}
     if not kind.head and not kind.pools:
-        options |= without_pooler(transformers.AutoConfig.from_pretrained(name, **options))
+        options |= without_pooler(load_encoder_config(str(source or config.model), config.trust_remote_code))
     try:
-        model = auto.from_pretrained(
-            name, use_safetensors=True, dtype=torch.float32, **options, **(kind.head_options() if kind.head else {})
+        model, report = auto.from_pretrained(
+            name,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            **options,
+            **(kind.head_options() if kind.head else {}),
         )
     except Exception as error:  # as above
         raise loading_error(name, error) from None
+    (check_whole if source else check_new)(name, model, report)
     for weights in model.parameters():
         weights.data = weights.data.clone()  # from wherever they lie in the file, on which the last bits would depend
     _fit_vocabulary(model, kind.pieces)
     head = None if kind.head else kind.build_head(model)
     network = Network(model, head, reads_first=kind.head == "AutoModelForSequenceClassification")
     if source and head is not None:
-        from safetensors.torch import load_file
-
-        head.load_state_dict(load_file(source / HEAD_WEIGHTS))
+        load_head(head, source / HEAD_WEIGHTS)
     return network
+
+
+def load_head(head: nn.Module, path: Path) -> None:
+    """The saved weights of a head of our own, all of them."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        found = head.load_state_dict(load(read_bytes(path)), strict=False)
+    except (SafetensorError, RuntimeError) as error:
+        raise DanseoError(
+            f"{path} is damaged: {shorten(' '.join(str(error).split()), 200, placeholder=' …')}"
+        ) from None
+    refuse_missing(str(path), found.missing_keys, {"unexpected_keys": found.unexpected_keys})
+    check_finite(str(path), head)
 
 
 def without_pooler(encoder_config: Any) -> dict[str, Any]:
