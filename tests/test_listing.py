@@ -144,7 +144,7 @@ def test_code_of_a_checkpoint_is_allowed_only_where_that_can_be_said(danseo: Run
     (tmp_path / "own" / "config.json").write_text(config)
     train = danseo("train", "ynat", "-m", "own", "--data", "sample").complaint
     assert "own wants to run code of its own; allow it with --trust-remote-code" in train
-    assert "own wants to run code of its own; probes never do" in danseo("probe", "own").complaint
+    assert "own wants to run code of its own; allow it with --trust-remote-code" in danseo("probe", "own").complaint
 
 
 # Tasks

@@ -5,7 +5,6 @@ import inspect
 import json
 import math
 import textwrap
-import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from danseo.errors import DanseoError
-from danseo.reading import quote, read_text
+from danseo.reading import quote, read_toml
 
 
 def later(default: Any) -> Any:
@@ -142,6 +141,7 @@ FLOORS = ("majority", "linear")
 """Models that need no encoder; of the settings of training none counts for them."""
 Config = TypeVar("Config")
 """RunConfig, or the config of another command that declares its settings in the same way."""
+_LARGEST, _LARGEST_SEED = 10**9, 2**63 - 1  # beyond them, no computer would come to an end, or torch take it
 _POSITIVE = (  # where 0 makes no sense; the configs of other commands add theirs as POSITIVE
     "train.epochs train.batch_size train.batch_tokens head.max_length head.stride head.question_length "
     "head.answer_length head.best head.arc_size head.relation_size head.value_length"
@@ -214,6 +214,8 @@ def _literal(text: str) -> Any:
 
 def checked(name: str, value: Any, cls: type = RunConfig) -> Any:
     """The value in the type and range of the setting, or an error that says what is due."""
+    if isinstance(value, int) and abs(value) > (_LARGEST_SEED if name == "seed" else _LARGEST):
+        raise DanseoError(f"{name} = {quote(value)}: too large a number")
     value = _typed(name, value, cls)
     if isinstance(value, int | float) and name != "seed":
         is_positive = name in _POSITIVE or name in getattr(cls, "POSITIVE", ())
@@ -298,10 +300,7 @@ def _is_unused(config: type, name: str, value: Any) -> bool:
 
 def read_settings(path: Path, cls: type = RunConfig, check: Callable[[str, Any, type], Any] = stated) -> dict[str, Any]:
     """The settings of a TOML file, by full name."""
-    try:
-        document = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise DanseoError(f"{path}: not valid TOML ({error}); mend it") from None
+    document = read_toml(path)
     settings: dict[str, Any] = {}
     for key, value in document.items():
         inner = value if isinstance(value, dict) else None

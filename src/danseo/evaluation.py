@@ -57,6 +57,7 @@ def evaluate_run(
         scores=score(task, examples, predictions, skip=skip),
         baselines=baseline_scores(task, examples, skip),
         details=detail_tables(task, examples, predictions, whole=details, errors=errors),
+        remark=task.remark(predictions),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from danseo.errors import PredictionError
-from danseo.reading import read_bytes
+from danseo.reading import MOST, read_bytes
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -29,12 +29,30 @@ def read_arrays(path: Path) -> Arrays | None:
     """The arrays of an npz file, never unpickled; None where there is none."""
     if not path.is_file():
         return None
+    content = read_bytes(path)
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile):
-        # numpy's own words would advise to unpickle it
-        raise PredictionError(f"{path}: not a readable npz file; run `danseo train --force` again") from None
+        arrays = unpacked_arrays(content)
+    except ValueError as error:
+        raise PredictionError(f"{path}: {error}; run `danseo train --force` again") from None
+    if odd := [name for name, array in arrays.items() if array.dtype.kind == "f" and not (array < np.inf).all()]:
+        raise PredictionError(f"{path}: {odd[0]} holds NaN or infinite numbers; run `danseo train --force` again")
+    return arrays
+
+
+def unpacked_arrays(content: bytes) -> Arrays:
+    """The arrays of an npz file's bytes, unless they would fill the memory; a ValueError says what is wrong."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MOST:
+                raise ValueError(f"more than {MOST / 2**30:.3g} GiB of numbers")
+        with np.load(io.BytesIO(content), allow_pickle=False) as loaded:
+            arrays = {name: loaded[name] for name in loaded.files}
+    except Exception as error:  # a damaged zip or header makes the libraries raise almost anything
+        said = str(error) if isinstance(error, ValueError) and "GiB" in str(error) else "not a readable npz file"
+        raise ValueError(said) from None  # numpy's own words would advise to unpickle it
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("not a readable npz file")
+    return arrays
 
 
 def tag_arrays(rows: Sequence[Array], labels: Sequence[str]) -> Arrays:

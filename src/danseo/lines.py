@@ -29,6 +29,7 @@ FIELDS = {
     "wos": "dialogue: a list of turns with role and text, the user first and last",
 }
 MOST_WORDS = 500  # of a dp line: every pair of words is scored, and no sentence is longer
+LONGEST = 1 << 24  # bytes of a line
 _CHUNK = 1 << 16
 _HELD = 1 << 20  # bytes of lines held at a time, however few lines that are
 _LIST = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*(\{|$)")
@@ -89,6 +90,8 @@ def _as_they_come(source: BinaryIO) -> Iterator[bytes | None]:
     while chunk := _chunk(source):
         first, *others = chunk.split(b"\n")
         begun.append(first)
+        if len(begun) * _CHUNK > LONGEST and sum(map(len, begun)) > LONGEST:
+            raise DataError(f"a line of more than {LONGEST >> 20} MiB; is this a file of lines?")
         for other in others:
             yield b"".join(begun)
             begun = [other]

@@ -78,7 +78,7 @@ def _probabilities(value: Any, task: Task) -> Any:
     """Label probabilities, checked; those of tags come per character and are kept as they are."""
     if value is None or task.kind == "tag":
         return value
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value:
         raise ValueError(f"probabilities should be an object label -> probability, not {quote(value)}")
     for label, probability in value.items():
         if task.kind == "classify" and label not in task.labels:

@@ -6,9 +6,12 @@ Whatever is wrong with a file comes out as one DataError that names the file, th
 import errno
 import gzip
 import hashlib
+import io
 import json
 import math
 import os
+import stat
+import tomllib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +22,8 @@ from typing import Any
 from danseo.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
+MOST = 1 << 30
+"""Bytes of a file, unpacked; the largest of KLUE has a thirtieth of it."""
 _RIGHT_FILE = "is this the right file for the task?"
 
 
@@ -31,10 +36,14 @@ def quote(value: object, limit: int = 60) -> str:
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file, unpacked when it is gzipped (told by its content, not its name)."""
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a file, unpacked when it is gzipped (told by its content, not its name).
+
+    Larger ones than most, by default MOST, are refused before they fill the memory.
+    """
+    most = most or MOST
     try:
-        content = path.read_bytes()
+        content = _bounded(path, most)
     except FileNotFoundError:
         raise DataError(f"{path} is missing; check the path") from None
     except IsADirectoryError:
@@ -44,12 +53,38 @@ def read_bytes(path: Path) -> bytes:
         raise DataError(f"{path} cannot be read: {reason}; check the path and its permissions") from None
     if content.startswith(GZIP_MAGIC):
         try:
-            content = gzip.decompress(content)
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+                content = packed.read(most + 1)
         except (OSError, EOFError, zlib.error):
             raise DataError(f"{path} is a damaged gzip file; fetch it again") from None
+        _check_size(path, len(content), most)
     if not content.strip():
         raise DataError(f"{path} is empty; write or fetch it again")
     return content
+
+
+def _bounded(path: Path, most: int) -> bytes:
+    """The content of a file or pipe; a pipe into which nobody writes is empty, not a reason to wait."""
+    found = path.stat()
+    if stat.S_ISFIFO(found.st_mode):
+        pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(pipe, True)
+        with os.fdopen(pipe, "rb") as file:
+            content = file.read(most + 1)
+    elif stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+        _check_size(path, found.st_size, most)
+        content = path.read_bytes()
+    else:
+        raise DataError(f"{path} is a device, not a file; name a file")
+    _check_size(path, len(content), most)
+    return content
+
+
+def _check_size(path: Path, size: int, most: int) -> None:
+    if size > most:
+        raise DataError(
+            f"{path} holds more than {most / 2**30:.3g} GiB, which danseo does not read; is it the right file?"
+        )
 
 
 def content_sha256(path: Path) -> str:
@@ -72,12 +107,30 @@ def read_text(path: Path) -> str:
 def parse_json(text: str, path: Path | None, line: int | None = None, remedy: str = "is the file cut off?") -> Any:
     """A JSON document, or a DataError that says where it breaks off; line is that of a one-line document."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         place = place_of(path, line or error.lineno)
         raise DataError(f"{place}: not valid JSON ({error.msg}, column {error.colno}); {remedy}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place_of(path, line)}: not readable JSON ({quote(str(error))}); mend it") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a key that stands in it twice, one value would be lost in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in found if keys.count(key) > 1)} stands twice in one object")
+    return found
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML document, or a DataError that says why it is none."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # syntax, numbers with thousands of digits, and nesting without end
+        raise DataError(f"{path}: not valid TOML ({quote(str(error), 120)}); mend it") from None
 
 
 def place_of(path: Path | None, line: int | None = None) -> str:

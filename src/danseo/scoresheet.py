@@ -33,6 +33,8 @@ class ScoreSheet:
     scores: list[Score]
     baselines: dict[str, dict[str, float]]
     details: list[Table] = field(default_factory=list)
+    remark: str = ""
+    """What is odd about the answers."""
 
     @property
     def is_partial(self) -> bool:
@@ -47,7 +49,7 @@ class ScoreSheet:
             columns, rows = columns[:-1], [row[:-1] for row in rows]
         partial = f"PARTIAL: {self.n} of {self.examples} examples have predictions; not comparable with whole scores"
         few = few_examples(self.clusters) if any(s.low == s.low for s in self.scores) else ""
-        parts = (partial if self.is_partial else "", size(self.task, self.n, self.clusters), few)
+        parts = (partial if self.is_partial else "", size(self.task, self.n, self.clusters), few, self.remark)
         floors = (f"{name}: {what}" for name, what in NAMES.items())
         note = "\n".join(("; ".join(filter(None, parts)), "; ".join(floors)))
         title = f"{self.task.short} ({self.task.title}): {self.predictions.name} against {self.gold.name}"
@@ -65,6 +67,7 @@ class ScoreSheet:
             "n": self.n,
             "partial": self.is_partial,
             "headline": self.task.headline,
+            **({"remark": self.remark} if self.remark else {}),
             "scores": [s.as_dict() for s in self.scores],
             "baselines": {
                 name: {id_: as_json_number(value) for id_, value in values.items()}
@@ -106,6 +109,7 @@ def score_file(
         scores=score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra, on_rounds=work.of(1)),
         baselines=baseline_scores(task, chosen, skipped, seed),
         details=detail_tables(task, chosen, answered, whole=details, errors=errors),
+        remark=task.remark(answered),
     )
 
 

@@ -78,7 +78,7 @@ def test_a_run_trained_with_code_asks_again(runs, coded, sample, tmp_path, danse
     (run / "config.toml").write_text(settings.replace("trust_remote_code = false", "trust_remote_code = true"))
     lines = tmp_path / "lines.txt"
     lines.write_text("나는 학교에 간다\n")
-    asking = pytest.raises(DanseoError, match="was trained with code that came with its .* add --trust-remote-code")
+    asking = pytest.raises(DanseoError, match=r"was trained with code that came with its .* add --trust-remote-code")
     with asking:
         evaluate_run(run, "train", None, str(sample))
     with asking:

@@ -14,7 +14,7 @@ from danseo.cli.tuning import tune
 @data_option
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs.")
 @click.option("--devices", metavar="LIST", help="One slot each: cuda:0,cuda:1. [default: all GPUs, else the CPU]")
-@click.option("--slots", type=click.IntRange(min=1), help="This many runs at a time, over the devices there are.")
+@click.option("--slots", type=click.IntRange(1, 1024), help="This many runs at a time, over the devices there are.")
 @click.option(
     "--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where to run."
 )

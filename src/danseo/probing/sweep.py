@@ -84,7 +84,9 @@ class Sweep:
         if self.gear is None:
             self.gear = trained_gear(checkpoint, self.device) or self._earlier_gear(folder)
         if self.gear is None:
-            self.gear = MaskedModel.load(checkpoint.source, self.device, "auto", self.on_note).precision, OWN
+            trusted = self.trust_remote_code
+            masked = MaskedModel.load(checkpoint.source, self.device, "auto", self.on_note, trust_remote_code=trusted)
+            self.gear = masked.precision, OWN
 
     def _earlier_gear(self, folder: Path) -> tuple[str, str] | None:
         """That of results in the folder which were made without a wish either."""

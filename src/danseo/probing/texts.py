@@ -19,6 +19,7 @@ _TITLE = re.compile(r"=+ (.+?) =+$")
 _TEXT_FIELDS = ("text", "content", "document", "body")
 _ID_FIELDS = ("id", "guid", "novel", "title", "url", "index")
 _LONGEST = 200_000  # characters of one document: a file without blank lines is cut, or memory would grow with it
+_LONGEST_LINE = 1 << 26  # characters: many a corpus is one line per file
 _POOL = 10_000  # documents that are mixed at a time
 
 
@@ -77,9 +78,9 @@ def _documents_of(path: Path) -> Iterator[tuple[str | None, str]]:
     try:
         with _opened(path) as file:
             if path.name.removesuffix(".gz").endswith(".jsonl"):
-                yield from _from_json_lines(file, path)
+                yield from _from_json_lines(_lines(file, path), path)
             else:
-                yield from _from_plain(_without_nul(file, path))
+                yield from _from_plain(_without_nul(_lines(file, path), path))
     except FileNotFoundError:
         raise DataError(f"{path} is missing; check the path") from None
     except UnicodeDecodeError:
@@ -88,6 +89,14 @@ def _documents_of(path: Path) -> Iterator[tuple[str | None, str]]:
         raise DataError(f"{path} is a damaged gzip file; fetch it again") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; check its permissions") from None
+
+
+def _lines(file: IO[str], path: Path) -> Iterator[str]:
+    """The lines of a file; one without end would fill the memory."""
+    for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), ""), 1):
+        if len(line) > _LONGEST_LINE:
+            raise DataError(f"{path}, line {number}: more than {_LONGEST_LINE:,} characters; is this a file of text?")
+        yield line
 
 
 def _without_nul(lines: Iterable[str], path: Path) -> Iterator[str]:
@@ -99,6 +108,8 @@ def _without_nul(lines: Iterable[str], path: Path) -> Iterator[str]:
 
 
 def _opened(path: Path) -> IO[str]:
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is no file; name a text file, or a folder of them")
     with path.open("rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     if zipped:

@@ -1,6 +1,5 @@
 """What a search may choose from: [search.space] of a TOML file, and one choice of it by an Optuna trial."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from danseo.config import RunConfig, checked, full_name, setting_paths, stated
 from danseo.errors import DanseoError
-from danseo.reading import quote, read_text
+from danseo.reading import quote, read_toml
 
 _RANGE_KEYS = {"low", "high", "log", "step"}
 
@@ -47,10 +46,7 @@ def read_space(table: Mapping[str, Any], cls: type = RunConfig) -> Space:
 
 def read_space_file(path: Path, cls: type = RunConfig) -> Space:
     """The space of a TOML file: its entries, or those of its [space] table."""
-    try:
-        document = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise DanseoError(f"{path}: not valid TOML ({error}); mend it") from None
+    document = read_toml(path)
     table = document.get("space", document)
     try:
         if not isinstance(table, dict) or not table:

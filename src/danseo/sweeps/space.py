@@ -1,22 +1,24 @@
 """A sweep as a TOML file: base settings, and the choices that make runs of them."""
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from danseo.config import RunConfig, full_name, setting_paths, stated
 from danseo.errors import DanseoError, DataError
-from danseo.reading import quote, read_text
+from danseo.reading import quote, read_toml
 from danseo.recipes import configured, encoder_facts
 from danseo.sweeps.ranges import Space, by_full_name, leaves, read_space
 from danseo.tasks import get_task
 
+MOST_RUNS = 10_000
+"""Of one sweep; more are a mistake in its [grid], or a case for [search]."""
 _PARTS = ("grid", "runs", "search", "resources")
 _FIXED = ("task", "train.select_on", "train.monitor")  # with these open, trials could not be compared
 
@@ -66,6 +68,11 @@ class Sweep:
 
     def configs(self, look: Callable[[str, str, bool], Any] = encoder_facts) -> list[RunConfig]:
         """Every entry of [[runs]] with every combination of [grid], each config once."""
+        count = max(1, len(self.runs)) * prod(map(len, self.grid.values()))
+        if count > MOST_RUNS:
+            raise DanseoError(
+                f"{count:,} runs, but a sweep has at most {MOST_RUNS:,}; shorten [grid], or use a [search]"
+            )
         look = cache(look)
         found = [
             self.config(entry | dict(zip(self.grid, values, strict=True)), look)
@@ -87,12 +94,8 @@ class Sweep:
 
 def read_sweep(path: Path) -> Sweep:
     """The sweep of a TOML file; whatever is wrong with it is one line that names the file."""
-    text = read_text(path)
+    document = read_toml(path)
     with named_in(path):
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise DanseoError(f"not valid TOML ({error}); mend it") from None
         parts = {name: document.pop(name) for name in _PARTS if name in document}
         _check_tables(document)
         base = _settings(_joined(document.pop("base", {}), document))

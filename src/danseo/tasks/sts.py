@@ -10,8 +10,6 @@ from danseo.reading import Row, quote, read_rows
 from danseo.records import Prediction, TextExample
 from danseo.tasks.task import Task, answers_of, golds_of
 
-_HUGE = 1e100  # answers may leave the scale, but their squares have to be numbers
-
 
 def read(path: Path) -> list[TextExample]:
     """The gold is real-label, the exact mean of the votes; label is that mean rounded to one decimal."""
@@ -34,8 +32,14 @@ def _gold(labels: Row) -> float:
     return mean
 
 
+def remark(predictions: Sequence[Prediction]) -> str:
+    """What is to be said of answers that a regression took a little beyond the scale."""
+    count = sum(not 0 <= prediction.answer <= 5 for prediction in predictions)
+    return f"{count} of {len(predictions)} answers lie outside 0 to 5" if count else ""
+
+
 def check_answer(example: TextExample, answer: Any) -> float:
-    if isinstance(answer, bool) or not isinstance(answer, int | float) or not -_HUGE < answer < _HUGE:
+    if isinstance(answer, bool) or not isinstance(answer, int | float) or not -5 <= answer <= 10:
         raise ValueError(f"the answer should be a number from 0 to 5, not {quote(answer)}")
     return float(answer)
 
@@ -63,4 +67,5 @@ TASK = Task(
     },
     measure=measure,
     check_answer=check_answer,
+    remark=remark,
 )

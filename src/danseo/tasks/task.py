@@ -29,6 +29,8 @@ class Task:
     measure: Callable[[Sequence[Any], Sequence[Prediction]], dict[str, Statistic]]
     check_answer: Callable[[Any, Any], Any]
     """The answer in its proper form; ValueError says what is wrong with it."""
+    remark: Callable[[Sequence[Prediction]], str] = lambda predictions: ""
+    """What is to be said of answers that are taken as they are, but odd."""
     labels: tuple[str, ...] = ()
     rows: Callable[[Sequence[Any]], int] = len
     """How many rows of the official file the examples make up."""

@@ -307,7 +307,8 @@ def outputs_of(
 
 def _is_odd(outputs: Outputs) -> bool:
     """Whether some output is no number; minus infinity is what heads write where no answer may be."""
-    arrays = (value for value in outputs.values() if isinstance(value, np.ndarray) and value.dtype.kind == "f")
+    numbers = (value for value in outputs.values() if isinstance(value, float | np.ndarray))
+    arrays = (array for array in map(np.asarray, numbers) if array.dtype.kind == "f")
     return any(np.isnan(array).any() or np.isposinf(array).any() for array in arrays)
 
 

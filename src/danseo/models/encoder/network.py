@@ -167,14 +167,13 @@ def _fit_vocabulary(model: Any, pieces: Pieces) -> None:
         model.resize_token_embeddings(size, mean_resizing=False)
 
 
-def loading_error(name: str, error: Exception, *, may_trust: bool = True) -> DanseoError:
-    """One line for whatever the library said; not every command can be told to trust code."""
+def loading_error(name: str, error: Exception) -> DanseoError:
+    """One line for whatever the library said."""
     text = " ".join(str(error).split())
     if ("safetensors" in text and "pytorch_model.bin" in text) or "no file named model.safetensors" in text:
         return DanseoError(f"{name} has no safetensors weights; convert them (danseo never loads pickles)")
     if "trust_remote_code" in text:
-        allow = "allow it with --trust-remote-code, or trust_remote_code = true in a file"
-        return DanseoError(f"{name} wants to run code of its own; {allow if may_trust else 'probes never do'}")
+        return DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")
     if not Path(name).exists() and any(word in text for word in ("connect", "offline", "cached")):
         return NetworkError(f"model {name}: the cache of the Hub does not hold all of it, and the Hub is away; {WAYS}")
     what = "is not a checkpoint folder" if Path(name).exists() else "could not be loaded from the Hub"
