@@ -3,13 +3,14 @@
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from danseo.printing import say, visible
 
 _SHOWN_EVERY = 0.2  # seconds
+_BAR = 20  # places
 
 
 class Waiting:
@@ -63,16 +64,9 @@ class TrainingProgress:
     def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TextColumn
 
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.completed}/{task.total} {task.fields[state]}"),
-                TimeElapsedColumn(),
-                TextColumn("ETA"),
-                TimeRemainingColumn(),
-            )
+            columns = BarColumn(bar_width=_BAR), TextColumn("{task.fields[state]}", markup=False)
             self.bar = Progress(*columns, console=Console(stderr=True))
             self.bar.start()
         return self
@@ -105,16 +99,33 @@ class TrainingProgress:
         self.due = time.monotonic() + _SHOWN_EVERY
         speed = progress.pieces / max(1e-6, progress.seconds)
         best = self.best(progress.best) if math.isfinite(progress.best) else ""
-        state = f"loss {step.loss:.4f} rate {step.rate:.1e} {speed:,.0f} pieces/s {best}".rstrip()
+        left = (step.total - step.number) * progress.seconds / max(1, step.number)
+        parts = f"loss {step.loss:.4f}", f"rate {step.rate:.1e}", f"{speed:,.0f} pieces/s", best
         if self.bar:
-            if self.task is None:
-                self.task = self.bar.add_task(
-                    unmarked(self.title), total=step.total, completed=step.number - 1, state=""
-                )
-            self.bar.update(self.task, completed=step.number, state=state)
+            loss, rate, pace, best = parts
+            self._draw(step, [f"ETA {clock_time(left)}", best, loss, pace, rate, f"for {clock_time(progress.seconds)}"])
         elif not progress.losses:
-            left = (step.total - step.number) * progress.seconds / max(1, step.number)
+            state = " ".join(filter(None, parts))
             self.note(f"{self.title}: step {step.number}/{step.total} {state} ETA {left:.0f} s")
+
+    def _draw(self, step: Any, parts: Sequence[str]) -> None:
+        """The bar, and beside it as much as the terminal has room for, the most telling first."""
+        if self.task is None:
+            self.note(self.title)
+            self.task = self.bar.add_task("", total=step.total, completed=step.number - 1, state="")
+        text = f"{step.number}/{step.total}"
+        for part in filter(None, parts):
+            if len(text) + 2 + len(part) <= self.bar.console.width - _BAR - 2:
+                text += f"  {part}"
+        self.bar.update(self.task, completed=step.number, state=text)
+
+
+def clock_time(seconds: float) -> str:
+    """1 h 02 min, 3 min 20 s, 12 s."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
 def unmarked(title: str) -> str:

@@ -15,6 +15,7 @@ from danseo.runs.klue import klue_tables
 from danseo.runs.listing import group_table, run_table
 from danseo.runs.naming import model_name, told_apart
 from danseo.runs.seeds import seed_tables
+from danseo.runs.sheet import run_tables
 from danseo.runs.sweep import sweep_table
 from danseo.runs.tables import Choice, chosen_tables
 from danseo.runs.variants import label_variants
@@ -131,6 +132,30 @@ def test_ensembles_of_other_members_or_weights_are_not_averaged(tmp_path):
     ensemble("b1", 3, "bbbb")
     ensemble("w1", 4, "aaaa", [0.7, 0.3])
     assert sorted(row["n"] for row in groups(tmp_path)) == [1, 1, 2]
+
+
+def test_members_are_shown_only_where_nothing_else_tells(tmp_path):
+    for name, model in (("one", "ensemble-prob of a + b"), ("two", "ensemble-prob of a + c")):
+        options: dict[str, Any] = {"model": model, "recipe": "ensemble", "members": (1,)}
+        run = finished(tmp_path, name, "ner", ner(80, 90), **options)
+        scores = run.read_json("scores.json")
+        run.write_json("scores.json", scores | {"ensemble": {"members": [{"variant": name, "seed": 1}]}})
+    assert "members" not in run_table(find_runs(tmp_path)).columns
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({}, ""),
+        ({"best_step": 3}, "checkpoint picked on the select half of dev"),
+        ({"ensemble": {"members": []}}, "checkpoints of the members picked on the select half of dev"),
+    ],
+)
+def test_a_run_says_what_was_picked_where_and_a_floor_nothing(tmp_path, facts, said):
+    run = finished(tmp_path, "a", "ner", ner(80, 90), facts=facts)
+    run.write_json("environment.json", {"seconds": 1.0, "device": "cpu", "data": {}})
+    (table,) = run_tables(run)
+    assert [line for line in table.note.splitlines() if "picked" in line] == ([said] if said else [])
 
 
 # Names

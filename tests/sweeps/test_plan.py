@@ -17,11 +17,12 @@ import pytest
 from danseo.config import RunConfig, with_settings
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
+from danseo.progress import clock_time
 from danseo.reading import write_atomically
 from danseo.runs.directory import STANDING
 from danseo.runs.index import Record, read_record
 from danseo.runs.standing import Standing
-from danseo.sweeps.board import Board, clock_time
+from danseo.sweeps.board import Board
 from danseo.sweeps.clock import Clock, measured
 from danseo.sweeps.plan import Planner, Point, parameters_of, state_of
 from danseo.sweeps.schedule import Entry, Schedule

@@ -4,6 +4,7 @@ from typing import Any
 
 from danseo.runs.directory import Run
 from danseo.runs.sheet import run_tables
+from danseo.scoresheet import shown_p
 from danseo.tables import Table, shown_interval
 
 
@@ -24,7 +25,7 @@ def _members(scores: dict[str, Any]) -> Table:
             member["score"],
             member["difference"],
             shown_interval(*member["interval"], signed=True),
-            member["p_permutation"],
+            shown_p(member["p_permutation"]),
         )
         for member in facts["members"]
     ]

@@ -13,22 +13,15 @@ _NAMES = {"report": "report half of dev", "dev": "all of dev"}
 def run_tables(run: Run) -> list[Table]:
     """The scores on the reported half and on all of dev."""
     scores = run.read_json("scores.json")
-    picked = "all of dev" if scores["selected_on"] == "dev" else "the select half of dev"
-    floors = floors_of(run, scores)
+    picked, floors = _picked(scores), floors_of(run, scores)
     tables = []
     for split, listed in scores["scores"].items():
         rows: list[tuple[object, ...]] = [
-            (
-                s["id"],
-                s["value"],
-                shown_interval(*(s["interval"] or (None, None))),
-                s["n"],
-                *(by.get(s["id"]) for by in floors[split].values()),
-            )
+            (s["id"], s["value"], _ends(s["interval"]), s["n"], *(by.get(s["id"]) for by in floors[split].values()))
             for s in listed
         ]
         same = split == "dev" and scores["selected_on"] == "dev"
-        note = f"checkpoint picked on {picked}" + ("; SELECTED ON THE REPORTED SET" if same else "")
+        note = picked + ("; SELECTED ON THE REPORTED SET" if same and picked else "")
         tables.append(Table(_NAMES[split], ("metric", "score", "95 % interval", "n", *floors[split]), rows, note))
     if "weights" in scores:
         tables.append(_weights_table(scores))
@@ -36,6 +29,14 @@ def run_tables(run: Run) -> list[Table]:
     notes = [tables[-1].note, f"{run.path} ({facts['seconds']:.1f} s on {facts['device']})", *warnings_of(run, scores)]
     tables[-1] = replace(tables[-1], note="\n".join(filter(None, notes)))
     return tables
+
+
+def _picked(scores: dict[str, Any]) -> str:
+    """Which examples picked the checkpoint, or those of the members; a floor has none to pick."""
+    if "ensemble" not in scores and "best_step" not in scores:
+        return ""
+    what = "checkpoints of the members" if "ensemble" in scores else "checkpoint"
+    return f"{what} picked on {'all of dev' if scores['selected_on'] == 'dev' else 'the select half of dev'}"
 
 
 def floors_of(run: Run, scores: dict[str, Any]) -> dict[str, dict[str, dict[str, float | None]]]:

@@ -90,7 +90,7 @@ def varied(records: Sequence[Record]) -> list[str]:
     found = [(record, traits(record)) for record in records if record.settings]
     names = dict.fromkeys(name for _, counted in found for name in counted if name not in ("task", "model"))
     differing = [name for name in names if _differs(found, name)]
-    others = [name for name in differing if name != "recipe"]  # its settings say more than its name
+    others = [name for name in differing if name not in ("recipe", "members")]  # what they stand for says more
     return others if _is_enough(found, others) else differing
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from danseo.printing import say, visible
+from danseo.progress import clock_time
 from danseo.runs.standing import Standing, StandingFile
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.plan import Point
@@ -141,11 +142,3 @@ class Board:
         for entry in self.schedule.of("failed")[-_SHOWN:]:
             table.add_row(Text(visible(entry.name), style="red"), "failed", Text(visible(entry.error)[:60]), "", "")
         return table
-
-
-def clock_time(seconds: float) -> str:
-    """1 h 02 min, 3 min 20 s, 12 s."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

@@ -9,9 +9,9 @@ from statistics import mean
 from typing import Any
 
 from danseo.config import flat
+from danseo.progress import clock_time
 from danseo.runs.naming import model_name, told_apart
 from danseo.runs.variants import short_setting
-from danseo.sweeps.board import clock_time
 from danseo.sweeps.clock import measured
 from danseo.sweeps.plan import Point, state_of
 from danseo.sweeps.preparing import Prepared

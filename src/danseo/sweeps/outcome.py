@@ -1,6 +1,7 @@
 """What a sweep shows in the end: what became of its runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from danseo.runs.formats import compact
@@ -25,7 +26,10 @@ class Outcome:
 
     def tables(self) -> list[Table]:
         """The trials of a search, and the runs of the sweep, failed ones with their error."""
-        return [*self.searched, compact(run_table(self.records))]
+        table = compact(run_table(self.records))
+        folder = self.records[0].run.path.parent if self.records else Path()
+        where = f"`danseo runs {shortest(folder)} --paths` shows the directories"
+        return [*self.searched, replace(table, note="\n".join(filter(None, (table.note, where))))]
 
     def as_dict(self) -> dict[str, Any]:
         records = {record.run.path.name: record for record in self.records}
@@ -41,3 +45,9 @@ class Outcome:
         ]
         counts = {state: len(self.schedule.of(state)) for state in ("done", "failed", "pruned")}
         return {**counts, "runs": rows, **({"trials": self.searched[0].as_dict()} if self.searched else {})}
+
+
+def shortest(folder: Path) -> Path:
+    """The folder as it is typed from here."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder

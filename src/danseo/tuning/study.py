@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from danseo.config import flat
 from danseo.errors import DanseoError
-from danseo.sweeps.board import clock_time
+from danseo.progress import clock_time
 from danseo.sweeps.ranges import Space, read_space_file, sample
 from danseo.sweeps.studies import database, load_optuna, opened, trial_number
 from danseo.tuning.targets import Outcome, Target
