@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from danseo.config import RunConfig, identifying, read_config, to_toml
 from danseo.errors import DanseoError, WorkFailed
 from danseo.predictions import write_predictions
-from danseo.reading import parse_json, read_bytes, read_text, remedy, write_atomically
+from danseo.reading import parse_json, read_text, remedy, write_atomically
 from danseo.records import Prediction
 from danseo.runs.naming import folder_name
 
@@ -156,12 +157,10 @@ class Run:
 
     def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The latest whole checkpoint; the old one counts where a kill came between the two renamings."""
-        from safetensors.torch import load
-
         for folder in (self.path / CHECKPOINT, self.path / f"{CHECKPOINT}.old"):
             if (folder / "state.json").is_file():
                 state = parse_json(read_text(folder / "state.json"), folder)
-                return load(read_bytes(folder / "state.safetensors")), state
+                return read_tensors(folder / "state.safetensors"), state
         return None
 
     def save_weights(self, name: str, tensors: Mapping[str, Any]) -> None:
@@ -170,10 +169,7 @@ class Run:
         self._write(name, save(dict(tensors)))
 
     def load_weights(self, name: str) -> dict[str, Any]:
-        from safetensors.torch import load
-
-        tensors: dict[str, Any] = load(read_bytes(self.path / name))
-        return tensors
+        return read_tensors(self.path / name)
 
     def kept_weights(self) -> list[str]:
         """The names of the weights that averaging kept."""
@@ -200,6 +196,21 @@ class Run:
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in (BEST, STANDING):
             (self.path / name).unlink(missing_ok=True)
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """The tensors of a safetensors file, however large; a damaged one is named."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors: dict[str, Any] = load_file(path)
+    except FileNotFoundError:
+        raise DanseoError(f"{path} is missing; run the command that made it again") from None
+    except (OSError, SafetensorError) as error:
+        reason = shorten(" ".join(str(error).split()), 200, placeholder=" …")
+        raise DanseoError(f"{path} is damaged: {reason}; run the command that made it again") from None
+    return tensors
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from danseo.models.encoder.kind import Features, Kind, padded
 from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.weights import check_finite, check_new, check_whole, refuse_missing
-from danseo.reading import read_bytes
+from danseo.runs.directory import read_tensors
 
 HEAD_WEIGHTS = "head.safetensors"
 
@@ -141,12 +141,10 @@ def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> N
 
 def load_head(head: nn.Module, path: Path) -> None:
     """The saved weights of a head of our own, all of them."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
+    tensors = read_tensors(path)
     try:
-        found = head.load_state_dict(load(read_bytes(path)), strict=False)
-    except (SafetensorError, RuntimeError) as error:
+        found = head.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:  # other shapes
         raise DanseoError(
             f"{path} is damaged: {shorten(' '.join(str(error).split()), 200, placeholder=' …')}"
         ) from None
