@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.console import Console
 from danseo.cli import main
 from danseo.errors import DanseoError, WorkFailed
 from danseo.printing import say, to_csv, to_json, visible
-from danseo.progress import TrainingProgress, Waiting, unmarked
+from danseo.progress import TrainingProgress, Waiting
 from danseo.runs.directory import Run
 from danseo.runs.formats import formatted
 from danseo.tables import Best, Strong, Table, print_tables, to_latex, to_markdown
@@ -101,7 +102,8 @@ def test_progress_is_harmless(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with TrainingProgress(f"[/red]{EVIL}") as progress:
         progress.note(f"[0/3] [/bold] {EVIL}")
-        progress.bar.add_task(unmarked(progress.title), total=1, state="")
+        step = SimpleNamespace(number=1, total=1, loss=1.0, rate=1.0)
+        progress.step(step, SimpleNamespace(pieces=1, seconds=1.0, best=1.0, losses=[]))
         progress.bar.refresh()
     shown = capsys.readouterr().err
     assert "[0/3] [/bold] 가U+001B" in shown

@@ -68,6 +68,15 @@ def test_parts_below_repeat_what_tells_rows_apart():
     assert text.count("2001") == text.count("2002") == text.count("seed") > 1
 
 
+def test_rows_that_look_alike_are_numbered_where_they_go_on_below():
+    columns = ("model", *(f"metric {k}" for k in range(12)))
+    rows = [("roberta", *(10.5 + k for k in range(12))) for _ in range(2)]
+    parts = printed(Table("t", columns, rows), 60).split("continued")
+    assert len(parts) > 1
+    assert all([line.split()[0] for line in part.splitlines() if "roberta" in line] == ["1", "2"] for part in parts)
+    assert "#" not in printed(Table("t", columns, rows), 200)
+
+
 def test_stars_stand_where_nothing_is_bold():
     table = Table("t", ("a", "n"), [("x", Best(86.11)), ("y", Second(85.0))])
     assert "86.11*" in printed(table, 80)

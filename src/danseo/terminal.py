@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from danseo.printing import visible
-from danseo.tables import Best, Second, Strong, Table
+from danseo.tables import Best, Second, Strong, Table, TypedInt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,14 +138,25 @@ def _blocks(table: Table, width: int, stars: bool) -> list[Table]:
     """The table, or where it would not fit, parts of it that repeat the columns that tell rows apart."""
     if _layout(table, width, stars):
         return [table]
-    numeric = table.is_numeric()
-    keys = list(range(table.keys)) if table.keys else list(takewhile(lambda k: not numeric[k], range(len(numeric))))
+    table = _numbered(table)
+    keys = list(range(table.keys or 0))
     blocks: list[list[int]] = [[]]
     for place in range(len(keys), len(table.columns)):
         if blocks[-1] and not _layout(table.only([*keys, *blocks[-1], place]), width, stars, _WAYS[:-1]):
             blocks.append([])
         blocks[-1].append(place)
     return [table.only([*keys, *block]) for block in blocks] if len(blocks) > 1 else [table]
+
+
+def _numbered(table: Table) -> Table:
+    """The table with its keys counted, and with numbers before them where they do not tell all rows apart."""
+    numeric = table.is_numeric()
+    keys = table.keys or len(list(takewhile(lambda k: not numeric[k], range(len(numeric)))))
+    told = {cells[:keys] for cells in table.cells()}
+    if len(told) == len(table.rows):
+        return replace(table, keys=keys)
+    rows: list[tuple[object, ...]] = [(TypedInt(number), *row) for number, row in enumerate(table.rows, 1)]
+    return replace(table, columns=("#", *table.columns), rows=rows, keys=keys + 1)
 
 
 # Texts

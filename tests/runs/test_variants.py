@@ -185,8 +185,8 @@ def test_models_of_the_same_name_get_their_folders_or_their_hash():
         "1": "a/x",
         "2": "b/x",
         "3": "bert",
-        one: "q/z (012345)",
-        two: "q/z (fedcba)",
+        one: "z (012345)",
+        two: "z (fedcba)",
         "q/y": "y",
     }
 
@@ -210,17 +210,47 @@ def test_a_folder_that_held_another_model_is_another_model(tmp_path):
     for seed, sha in ((1, "0123456789abcdef"), (2, "0123456789abcdef"), (3, "fedcba9876543210")):
         run = finished(tmp_path, f"r{seed}", "ner", ner(80, 90), model="pre/x/model", seed=seed)
         noted(run, model={"name": "x", "sha256": sha})
-    assert {(row["model"], row["n"]) for row in groups(tmp_path)} == {("pre/x (012345)", 2), ("pre/x (fedcba)", 1)}
+    assert {(row["model"], row["n"]) for row in groups(tmp_path)} == {("x (012345)", 2), ("x (fedcba)", 1)}
+
+
+def from_before(root: Path, seed: int, sha: str, *, is_noted: bool = False) -> Run:
+    """A run that was named by what its model held, and noted that or not."""
+    settings: dict[str, Any] = {"seed": seed, "epochs": 2.0}
+    config = with_settings(RunConfig(task="ner", model="pre/x/model"), settings)
+    name = f"ner--x--s{seed}--{fingerprint(config, {**DATA, 'model': sha})}"
+    run = finished(root, name, "ner", ner(80, 90), model="pre/x/model", **settings)
+    return noted(run, data=DATA, **({"model": {"name": "x", "sha256": sha}} if is_noted else {}))
 
 
 def test_runs_from_before_hashes_were_noted_are_known_by_their_fingerprint(tmp_path):
-    sha = "0123456789abcdef"
-    for seed in (1, 2, 3):
-        config = with_settings(RunConfig(task="ner", model="pre/x/model"), {"seed": seed})
-        own = fingerprint(config, {**DATA, "model": sha if seed < 3 else "another"})
-        run = finished(tmp_path, f"ner--x--s{seed}--{own}", "ner", ner(80, 90), model="pre/x/model", seed=seed)
-        noted(run, data=DATA, **({"model": {"name": "x", "sha256": sha}} if seed == 1 else {}))
-    assert sorted(row["n"] for row in groups(tmp_path)) == [1, 2]
+    from_before(tmp_path, 1, "0123456789abcdef", is_noted=True)
+    from_before(tmp_path, 2, "0123456789abcdef")
+    from_before(tmp_path, 3, "fedcba9876543210")
+    rows = rows_of(group_table(find_runs(tmp_path), ["model"], with_paths=True))
+    assert sorted([path[-12:-10] for path in row["runs"]] for row in rows) == [["s1", "s2"], ["s3"]]
+
+
+def test_the_copy_of_a_run_from_before_is_a_copy_all_the_same(tmp_path):
+    from_before(tmp_path, 1, "0123456789abcdef", is_noted=True)
+    run = from_before(tmp_path, 2, "0123456789abcdef")
+    shutil.copytree(run.path, tmp_path / "copy")
+    (row,) = groups(tmp_path)
+    assert (row["model"], row["n"]) == ("x", 2)
+
+
+def test_an_unfinished_run_does_not_change_the_name_of_its_model(tmp_path):
+    run = finished(tmp_path, "a", "ner", ner(80, 90), model="pre/x/model", seed=1)
+    noted(run, model={"name": "x", "sha256": "0123456789abcdef"})
+    Run(tmp_path / "b").start(RunConfig(task="ner", model="pre/x/model"))
+    assert {row["model"] for row in rows_of(run_table(find_runs(tmp_path)))} == {"x"}
+
+
+def test_a_model_with_nothing_finished_is_a_note_below_the_klue_table(tmp_path):
+    finished(tmp_path, "a", "ner", ner(80.0, 90.0), model="one")
+    Run(tmp_path / "b").start(RunConfig(task="dp", model="two"))
+    (table,) = klue_tables(find_runs(tmp_path))
+    assert [row["model"] for row in rows_of(table) if row["seeds"]] == ["one"]
+    assert "two is unfinished in DP" in table.note
 
 
 def test_a_run_is_named_after_the_folder_that_tells_and_found_under_its_old_name(tmp_path):

@@ -45,9 +45,13 @@ class Record:
     @property
     def identity(self) -> str:
         """What the model's folder held, as a hash; where that is not known, which folder or Hub id it was."""
+        return self.model_hash or self.model_place
+
+    @property
+    def model_place(self) -> str:
+        """Where the model is: the folder in full where it is still there, else as it was given."""
         folder = Path(self.model_path)
-        there = str(folder.resolve()) if "/" in self.model_path and folder.is_dir() else self.model_path
-        return self.model_hash or there
+        return str(folder.resolve()) if "/" in self.model_path and folder.is_dir() else self.model_path
 
     @property
     def model_hash(self) -> str | None:
@@ -118,15 +122,17 @@ def _identified(records: list[Record]) -> list[Record]:
     for record in records:
         if record.model_hash:
             known.setdefault(record.model_path, set()).add(record.model_hash)
-    return [_with_hash(record, known.get(record.model_path, set())) for record in records]
+    ends = {record.run.path.name[-8:] for record in records if record.is_under_own_name}
+    return [_with_hash(record, known.get(record.model_path, set()), ends) for record in records]
 
 
-def _with_hash(record: Record, hashes: set[str]) -> Record:
+def _with_hash(record: Record, hashes: set[str], fingerprints: set[str]) -> Record:
+    """The record with the hash that makes its fingerprint one of those there are: its own, or what it is a copy of."""
     data = record.surroundings.get("data")
     if record.model_hash or not data or not hashes:
         return record
     for sha in hashes:
-        if record.run.path.name.endswith(fingerprint(record.run.config, {**data, "model": sha})):
+        if fingerprint(record.run.config, {**data, "model": sha}) in fingerprints:
             facts = {"name": record.model, "sha256": sha}
             return replace(record, surroundings={**record.surroundings, "model": facts})
     return record

@@ -49,7 +49,7 @@ def klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_one: 
     """Own models first, then the published ones; the best of all and of each size are marked among their like."""
     found = distinct(records)
     own = _merged(_lines(found.records))
-    rows = [*_marked(own if in_one else [_numbers(line) for line in own]), *_marked(published())]
+    rows = [*_marked(own if in_one else _numbers(own)), *_marked(published())]
     note = (
         "bold or *: best; underlined, italic or ': best of its size; each among own and among published rows. "
         "Own rows are means over seeds, of several variants the one that is best on the select half"
@@ -62,9 +62,10 @@ def klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_one: 
     return [table.only(range(len(columns) - 1)), _paths(own)]
 
 
-def _numbers(line: Line) -> Line:
-    """The line without words, which would need more room than numbers."""
-    return replace(line, cells=[None if isinstance(cell, str) else cell for cell in line.cells])
+def _numbers(lines: Sequence[Line]) -> list[Line]:
+    """The lines without words, which would need more room than numbers; and those that have any."""
+    found = [replace(line, cells=[None if isinstance(cell, str) else cell for cell in line.cells]) for line in lines]
+    return [line for line in found if any(cell is not None for cell in line.cells)]
 
 
 def _open(lines: Sequence[Line]) -> str:

@@ -27,18 +27,19 @@ def folder_name(model: str) -> str:
 
 def told_apart(models: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """Identity -> name, of identity -> short name and path: as many folders as it takes, else some of the identity."""
-    names = {identity: name for identity, (name, _) in models.items()}
-    for depth in range(2, 1 + max((len(_parts(path)) for _, path in models.values()), default=0)):
-        for identity in _alike(names):
-            names[identity] = "/".join(_parts(models[identity][1])[-depth:])
-    hashed = _alike({identity: name for identity, name in names.items() if _HASH.fullmatch(identity)})
-    return names | {identity: f"{names[identity]} ({identity[:6]})" for identity in hashed}
+    names = {path: name for name, path in models.values()}
+    for depth in range(2, 1 + max(map(len, map(_parts, names)), default=0)):
+        for path in _alike(names):
+            names[path] = "/".join(_parts(path)[-depth:])
+    found = {identity: names[path] for identity, (_, path) in models.items()}
+    hashed = _alike({identity: name for identity, name in found.items() if _HASH.fullmatch(identity)})
+    return found | {identity: f"{found[identity]} ({identity[:6]})" for identity in hashed}
 
 
 def _alike(names: Mapping[str, str]) -> list[str]:
     """Those whose name somebody else has too."""
     counts = Counter(names.values())
-    return [identity for identity, name in names.items() if counts[name] > 1]
+    return [key for key, name in names.items() if counts[name] > 1]
 
 
 def _parts(model: str) -> list[str]:

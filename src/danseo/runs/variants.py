@@ -81,7 +81,7 @@ def _run_key(record: Record) -> object:
 
 def model_names(records: Sequence[Record]) -> list[str]:
     """A name per record, different for different models."""
-    names = told_apart({record.identity: (record.model, record.model_path) for record in records})
+    names = told_apart({record.identity: (record.model, record.model_place) for record in records})
     return [names[record.identity] for record in records]
 
 
