@@ -77,6 +77,7 @@ def test_bytes_that_are_no_text_are_bad_lines(runs) -> None:
         (f"\ufeff[{JSON}]".encode(), "standard input is a JSON list, but one object per line is due"),
         (gzip.compress(f"[{JSON}]".encode()), "standard input is a JSON list, but one object per line is due"),
     ],
+    ids=["cut off", "UTF-16", "list", "list behind a mark", "packed list"],
 )
 def test_other_formats_are_refused_in_one_line(content: bytes, complaint: str, runs) -> None:
     result = asked(runs("ner"), content)
