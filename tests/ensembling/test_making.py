@@ -82,6 +82,12 @@ def test_who_counts_twice_is_named(three, sample, tmp_path):
     assert notes == []
     make_ensemble([first.path, *paths[1:]], str(sample), tmp_path, Options(), on_note=notes.append)
     assert notes == [f"note: {paths[1].name} counts twice, for itself and in {first.path.name}"]
+    copy = Path(shutil.copytree(paths[0], tmp_path / "copy"))
+    notes.clear()
+    make_ensemble([*paths[:2], copy], str(sample), tmp_path, Options(), on_note=notes.append)
+    (note,) = notes
+    assert "counts twice: it is" in note
+    assert {"copy", paths[0].name} < set(note.split())
 
 
 def test_ensembles_can_be_members(three, sample, tmp_path):

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from danseo.config import RunConfig, with_settings
+from danseo.ensembling.making import member_models
+from danseo.ensembling.members import Member
 from danseo.runs.directory import Run, fingerprint, run_name, run_path
 from danseo.runs.formats import compact, formatted_tables
-from danseo.runs.index import find_runs
+from danseo.runs.index import find_runs, read_record
 from danseo.runs.klue import klue_tables
 from danseo.runs.listing import group_table, run_table
 from danseo.runs.naming import model_name, told_apart
@@ -309,3 +311,10 @@ def test_nobody_wins_where_all_are_the_same(tmp_path):
     assert [type(value) for value in (*row[2:16], *other[2:16]) if value is not None] == [float] * 4
     assert isinstance(sweep_table(find_runs(tmp_path)), Table)
     assert "**" not in to_markdown(sweep_table(find_runs(tmp_path))).split("\n", 2)[2]
+
+
+def test_an_ensemble_of_models_of_the_same_name_tells_them_apart(tmp_path):
+    runs = [finished(tmp_path, name, "ner", ner(80, 90), model=f"{name}/x/model") for name in ("a", "b")]
+    members = [Member(run.path.name, run.path, [], None, "0", read_record(run)) for run in runs]
+    assert member_models(members) == "a/x + b/x"
+    assert member_models(members[:1]) == "x"

@@ -23,7 +23,7 @@ from danseo.halves import in_half
 from danseo.keeping import Arrays, packed_arrays, span_arrays, tag_arrays, tree_arrays
 from danseo.records import Prediction
 from danseo.runs.directory import Run
-from danseo.runs.variants import distinct, variant_of
+from danseo.runs.variants import distinct, model_names, variant_of
 from danseo.tasks.task import Task
 
 
@@ -130,7 +130,9 @@ def ensemble_config(members: Members, options: Options) -> RunConfig:
 
 def member_models(members: Sequence[Member]) -> str:
     """roberta-base + roberta-large×2: whose runs these are, whatever their seeds."""
-    counts = Counter(member.model for member in members)
+    records = [member.record for member in members if member.record]
+    names = dict(zip((record.run.path for record in records), model_names(records), strict=True))
+    counts = Counter(names[member.record.run.path] if member.record else member.model for member in members)
     return " + ".join(name if count == 1 else f"{name}×{count}" for name, count in sorted(counts.items()))
 
 

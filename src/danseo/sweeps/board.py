@@ -60,8 +60,8 @@ class Board:
 
     def eta(self) -> str:
         """When all will be done, and whether that is more than a guess."""
-        open_ones = [self.points[entry.name] for entry in self.schedule.of("running", "queued")]
-        guessed = self.pace() is None and not all(map(self.clock.knows, open_ones))
+        points = [self.points[entry.name] for entry in self.schedule.of("running", "queued")]
+        guessed = self.pace() is None and not all(self.clock.knows(p) or p.run.is_finished for p in points)
         return f"ETA {clock_time(self.left())}{' (a guess)' if guessed else ''}"
 
     def left(self) -> float:
