@@ -14,8 +14,11 @@ torch = pytest.importorskip("torch")
 from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.pretraining.config import PretrainConfig  # noqa: E402
+from danseo.pretraining.folders import claim  # noqa: E402
 from danseo.pretraining.pretrain import PretrainJob, check_config, pretrain  # noqa: E402
 from danseo.pretraining.start import load_masked  # noqa: E402
+from danseo.runs.directory import Run  # noqa: E402
+from danseo.training.workers import Workers  # noqa: E402
 from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402
 from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402
 
@@ -242,7 +245,7 @@ def test_wrong_checkpoints_are_one_line(tokenizers, tmp_path):
         (["--text", "TEXT", "--out", "FULL"], "is not empty and no training of danseo"),
         (["--text", "TEXT", "--out", "FULL", "--force"], "is not empty and no training of danseo"),
         (["--text", "TEXT", "--set", "hidden=33"], "cannot be divided by model.heads"),
-        (["--text", "TEXT", "--config", "NOWHERE"], "is missing"),
+        (["--text", "TEXT", "--config", "NOWHERE"], "no such file"),
     ],
 )
 def test_bad_input_is_one_line(arguments, words, text_file, tmp_path, capsys, monkeypatch):
@@ -283,3 +286,13 @@ def test_the_shipped_settings_load_and_all_are_listed():
         short = [path.split(".")[-1] for path in paths]
         assert len(short) == len(set(short)), "a short name means one setting"
         assert all(setting_help(owner)[field] for owner, field in paths.values())
+
+
+def test_what_a_kill_left_half_written_goes_when_the_training_goes_on(tmp_path):
+    run, config = Run(tmp_path / "run"), PretrainConfig()
+    workers = Workers("cpu")
+    claim(run, "pretrain.toml", config, "same", workers, force=False)
+    draft = run.path / ".best.safetensors.1.part"
+    draft.write_bytes(b"half")
+    claim(run, "pretrain.toml", config, "same", workers, force=False)
+    assert not draft.exists()

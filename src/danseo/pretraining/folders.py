@@ -46,6 +46,7 @@ def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
         raise DanseoError(f"{run.path} is not empty and no training of danseo; choose another --out")
     if found not in (None, identity):
         raise DanseoError(f"{run.path} holds a training with other settings or text; choose another --out, or --force")
+    run.sweep_out()
     write_atomically(run.path / settings, to_toml(config))
     write_atomically(run.path / "identity.txt", identity + "\n")
     (run.path / "error.txt").unlink(missing_ok=True)
