@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from danseo.tables import Table
+from danseo.display.table import Table
 
 
 class Limit:

@@ -28,7 +28,7 @@ from danseo.models.scratch import Size, encoder_config, train_tokenizer
 from danseo.probing.items import ProbeItem, read_items, shipped_items, write_items
 from danseo.probing.probe import ProbeOptions, probe_model
 from danseo.probing.rules import cleaned, lenient
-from danseo.probing.texts import read_documents
+from danseo.text.documents import read_documents
 
 ROOT = Path(__file__).parents[1]
 REAL_TEXT = ROOT.parent / "shared" / "data" / "text" / "kowiki" / "kowiki_valid.txt.gz"
@@ -86,7 +86,7 @@ def peak() -> float:
 
 
 def danseo_way(folder: Path, items: list[ProbeItem], precision: str) -> dict[str, Any]:
-    from danseo.probing.masked import MaskedModel
+    from danseo.models.masked.load import MaskedModel
 
     masked = MaskedModel.load(str(folder), "cpu", precision)
     loaded, start, work = peak(), time.perf_counter(), time.process_time()

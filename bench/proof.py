@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from danseo import data
+from danseo.data import find
 from danseo.demo import texts_of
+from danseo.display.table import Table, to_markdown
 from danseo.experiment import headline_of, run_experiment
 from danseo.models.scratch import Size, make_encoder
 from danseo.recipes import configured
-from danseo.tables import Table, to_markdown
 from danseo.tasks import TASKS, get_task
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def training_texts(root: Path) -> Iterator[str]:
     for task in TASKS.values():
-        for example in data.load(task, "train", root):
+        for example in find.load(task, "train", root):
             yield from texts_of(example)
 
 

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from danseo.config import read_settings, with_settings
+from danseo.display.table import to_markdown
 from danseo.pretraining.config import CorefConfig, PretrainConfig
 from danseo.pretraining.coref import CorefJob, coref
 from danseo.pretraining.pretrain import PretrainJob, pretrain
-from danseo.pretraining.sheet import coref_tables, pretrain_tables
+from danseo.pretraining.tables import coref_tables, pretrain_tables
 from danseo.probing.build import BuildOptions
 from danseo.probing.command import Job, run_job
 from danseo.probing.items import ProbeItem, read_items
 from danseo.probing.making import make_sets
-from danseo.probing.nouns import KiwiAnalyser
 from danseo.recipes import recipe_folder
 from danseo.runs.directory import Run
-from danseo.tables import to_markdown
+from danseo.text.morphology import KiwiAnalyser
 
 WIKI = Path(__file__).parents[2] / "shared" / "data" / "text" / "kowiki"
 

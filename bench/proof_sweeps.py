@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from danseo import data
+from danseo.data import find
 from danseo.demo import texts_of
 from danseo.models.scratch import Size, make_encoder
 from danseo.runs.directory import Run
@@ -50,7 +50,7 @@ learning_rate = [3e-4, 1e-3]
 
 def training_texts(root: Path) -> Iterator[str]:
     for task in TASKS.values():
-        for example in data.load(task, "train", root):
+        for example in find.load(task, "train", root):
             yield from texts_of(example)
 
 

@@ -24,11 +24,11 @@ from measuring import Limit, say
 from seqeval.metrics import f1_score
 from seqeval.scheme import IOB2
 
-from danseo.baselines import baseline
 from danseo.metrics import answering, tagging
 from danseo.records import Prediction
-from danseo.scoring import score
-from danseo.stats import bootstrap, clusters_of, generator
+from danseo.scoring.baselines import baseline
+from danseo.scoring.resampling import bootstrap, clusters_of, generator
+from danseo.scoring.score import score
 from danseo.tasks import TASKS
 from danseo.tasks.ner import TYPES
 from danseo.tasks.task import Task

@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from measuring import Limit, Sheet, matrix_peak, say
 
-from danseo import data
 from danseo.config import RunConfig, TrainConfig, with_settings
-from danseo.data import cache_root
+from danseo.data import find
+from danseo.data.find import cache_root
 from danseo.models.encoder.int8 import to_bytes
 from danseo.models.encoder.kind import IGNORED, Features, Kind
 from danseo.models.encoder.model import kind_of
@@ -269,7 +269,7 @@ def make_bench(name: str, root: Path, encoder: Path, workers: Workers, seed: int
     task = get_task(name)
     config = with_settings(RunConfig(task=name, model=str(encoder)), {"max_length": LONGEST})
     kind = kind_of(task)(task, load_pieces(config), config.head, config.train)
-    features = kind.encode(data.load(task, "train", root)[:4000], with_gold=True)
+    features = kind.encode(find.load(task, "train", root)[:4000], with_gold=True)
     kind.prepare_loss(features)
     torch.manual_seed(seed)
     return Bench(name, kind, load_network(config, kind), features, workers)
@@ -366,7 +366,7 @@ def main() -> None:
     quiet_transformers()
     torch.set_num_threads(1)
     limit, workers, sheets = Limit(options.seconds), Workers("cpu"), list[Sheet]()
-    texts = [e.text for name in ("ner", "nli") for e in data.load(get_task(name), "train", options.data)]
+    texts = [e.text for name in ("ner", "nli") for e in find.load(get_task(name), "train", options.data)]
     parts = len(options.tasks)
     with tempfile.TemporaryDirectory() as folder:
         if options.only != "loss":

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from danseo.baselines import baseline
 from danseo.cli import main
-from danseo.predictions import write_predictions
+from danseo.predictions.file import write_predictions
+from danseo.scoring.baselines import baseline
 from danseo.tasks import TASKS
 from tests.conftest import Result
 

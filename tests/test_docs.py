@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from danseo.baselines import NAMES
-from danseo.subword import METRICS
+from danseo.scoring.baselines import NAMES
+from danseo.scoring.subword import METRICS
 from danseo.tasks import TASKS
 
 from .conftest import ROOT

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from danseo.display.table import Table, print_tables, to_markdown
 from danseo.eda import Description, describe
 from danseo.eda.characters import kind_of
 from danseo.eda.counting import chance_variation, divergence, total_variation
@@ -22,9 +23,8 @@ from danseo.eda.parses import crosses, loops, roots
 from danseo.eda.relations import contradicts_prefix, gap
 from danseo.eda.sentences import overlap, score_bin
 from danseo.errors import DanseoError
+from danseo.plots.panels import korean_figure, korean_font, plot_description
 from danseo.records import DialogueExample, Entity, ParseExample, QuestionExample, RelationExample, TextExample
-from danseo.report.plots import korean_figure, korean_font, plot_description
-from danseo.tables import Table, print_tables, to_markdown
 from danseo.tasks import TASKS, get_task
 
 KLUE = Path(__file__).parents[2] / "shared" / "data" / "klue"

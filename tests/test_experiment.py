@@ -17,9 +17,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from danseo.data.halves import half_of, in_half  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.experiment import headline_of, run_experiment  # noqa: E402
-from danseo.halves import half_of, in_half  # noqa: E402
 from danseo.models.encoder import model as encoder_model  # noqa: E402
 from danseo.models.encoder.int8 import to_bytes  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402

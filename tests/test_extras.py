@@ -17,13 +17,13 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from danseo.baselines import baseline
 from danseo.cli import cli
 from danseo.config import RunConfig
 from danseo.errors import MissingExtra
 from danseo.experiment import run_experiment
 from danseo.extras import PACKAGES, is_installed, require
-from danseo.predictions import write_predictions
+from danseo.predictions.file import write_predictions
+from danseo.scoring.baselines import baseline
 from danseo.tasks import TASKS
 from tests.conftest import ROOT, Result
 from tests.tiny import read_split

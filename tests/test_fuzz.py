@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danseo.baselines import baseline
 from danseo.errors import DanseoError
-from danseo.predictions import read_predictions, write_predictions
-from danseo.scoring import score
+from danseo.predictions.file import read_predictions, write_predictions
+from danseo.scoring.baselines import baseline
+from danseo.scoring.score import score
 from danseo.tasks import TASKS
 from danseo.tasks.ner import HUB_LABELS
 from danseo.tasks.task import Task

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danseo.data import check, find_file, load
+from danseo.data.fetch import get
+from danseo.data.find import check, find_file, load
 from danseo.errors import DanseoError, DataError, NetworkError
-from danseo.fetch import get
 from danseo.tasks import TASKS
 
 TEXT, NUMBER = pa.string(), pa.int32()
@@ -500,7 +500,7 @@ def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 PROGRAM = """
 import sys; from pathlib import Path
-from danseo.errors import DanseoError; from danseo.fetch import get; from danseo.tasks import TASKS
+from danseo.errors import DanseoError; from danseo.data.fetch import get; from danseo.tasks import TASKS
 assert "huggingface_hub" not in sys.modules
 try:
     print(len(get([TASKS["sts"]], "hub", Path(sys.argv[1]), lambda line: None)))

@@ -8,23 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danseo import keeping, lines, reading
+from danseo import files
 from danseo.config import parse_setting
+from danseo.data import lines
+from danseo.data.lines import lines_in
 from danseo.errors import DanseoError, DataError
-from danseo.keeping import packed_arrays, read_arrays
-from danseo.lines import lines_in
-from danseo.predictions import read_predictions
-from danseo.probing import texts
-from danseo.reading import parse_json, read_bytes, read_toml
+from danseo.files import parse_json, read_bytes, read_toml
+from danseo.predictions import evidence
+from danseo.predictions.evidence import packed_arrays, read_arrays
+from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
 from danseo.sweeps.space import read_sweep
 from danseo.tasks import TASKS
+from danseo.text import documents
 
 from .tiny import read_split
 
 
 def test_files_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MOST", 1000)
+    monkeypatch.setattr(files, "MOST", 1000)
     bomb = tmp_path / "bomb.gz"
     bomb.write_bytes(gzip.compress(b" x" * 100_000))
     large = tmp_path / "large"
@@ -43,7 +45,7 @@ def test_numbers_without_measure(tmp_path, monkeypatch):
     path = tmp_path / "dev.npz"
     path.write_bytes(packed_arrays({"scores": np.zeros(10_000)}))
     assert read_arrays(path)
-    monkeypatch.setattr(keeping, "MOST", 1000)
+    monkeypatch.setattr(evidence, "MOST", 1000)
     with pytest.raises(DanseoError, match="GiB of numbers"):
         read_arrays(path)
 
@@ -61,13 +63,13 @@ def test_lines_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LONGEST", 1 << 17)
     with pytest.raises(DataError, match="a line of more than"):
         list(lines_in(_readable(tmp_path, b"x" * (1 << 19)), 10))
-    monkeypatch.setattr(texts, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(documents, "_LONGEST_LINE", 100)
     (tmp_path / "some.txt").write_text("가" * 200)
     with pytest.raises(DataError, match="line 1: more than 100 characters"):
-        list(texts.read_documents("some", tmp_path / "some.txt"))
+        list(documents.read_documents("some", tmp_path / "some.txt"))
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="is no file"):
-        list(texts.read_documents("pipe", tmp_path / "pipe"))
+        list(documents.read_documents("pipe", tmp_path / "pipe"))
 
 
 def _readable(folder: Path, content: bytes) -> io.BufferedReader:

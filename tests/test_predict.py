@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from danseo.config import RunConfig
+from danseo.data.lines import MOST_WORDS, BadLine, lines_in, read_line, unpacked
 from danseo.experiment import run_experiment
-from danseo.lines import MOST_WORDS, BadLine, lines_in, read_line, unpacked
 from danseo.tasks import TASKS
 from tests.conftest import Result
 from tests.tiny import quick_config, tiny_encoder

@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from danseo.baselines import baseline
-from danseo.predictions import write_predictions
+from danseo.predictions.file import write_predictions
+from danseo.scoring.baselines import baseline
 from danseo.tasks import TASKS
 
 HEAVY = ("torch", "transformers", "sklearn", "scipy")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from danseo.config import RunConfig
+from danseo.data.lines import BadLine, read_line
 from danseo.experiment import run_experiment
-from danseo.lines import BadLine, read_line
 from danseo.tasks import TASKS
 
 
@@ -122,8 +122,8 @@ def test_a_run_stands_beside_its_floors(danseo, linear, sample, tmp_path):
 
 def test_a_run_that_is_no_better_than_its_floor_is_warned_of(sample, tmp_path):
     from danseo.ensembling.making import Options, make_ensemble
-    from danseo.ensembling.sheet import ensemble_tables
-    from danseo.runs.sheet import run_document, run_tables
+    from danseo.ensembling.tables import ensemble_tables
+    from danseo.runs.layouts.single import run_document, run_tables
 
     runs = []
     for seed in (1, 2):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from danseo.errors import DanseoError
-from danseo.reading import quote, read_toml
+from danseo.files import quote, read_toml
 
 
 def later(default: Any) -> Any:

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from danseo import data
 from danseo.config import RunConfig
+from danseo.data import find
+from danseo.display.table import Table, to_markdown
 from danseo.experiment import headline_of, run_experiment
 from danseo.extras import require
+from danseo.files import write_atomically
 from danseo.models.load import packages_of
-from danseo.reading import write_atomically
 from danseo.recipes import configured
 from danseo.runs.directory import Run
-from danseo.runs.sheet import beats
-from danseo.tables import Table, to_markdown
+from danseo.runs.layouts.single import beats
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 
@@ -100,7 +100,7 @@ def demo_encoder(folder: Path, sample: Path) -> Path:
         texts = (
             text
             for task in TASKS.values()
-            for example in data.load(task, "train", sample)
+            for example in find.load(task, "train", sample)
             for text in texts_of(example)
         )
         make_encoder(folder, texts, "modernbert", size)

@@ -11,13 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from danseo import __version__, data
-from danseo.baselines import baseline
+from danseo import __version__
+from danseo.data import find
+from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.extras import PACKAGES
 from danseo.listing import check_table
-from danseo.scoring import score
-from danseo.tables import Table
+from danseo.scoring.baselines import baseline
+from danseo.scoring.score import score
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 
@@ -49,7 +50,7 @@ def machine() -> Table:
         ("cores", str(os.cpu_count())),
         ("memory", f"{memory:.1f} GiB"),
         ("devices", ", ".join(devices()) or "cpu only"),
-        ("cache", cache_state(data.cache_root())),
+        ("cache", cache_state(find.cache_root())),
     ]
     rows += [(name, os.environ[name]) for name in SWITCHES if os.environ.get(name)]
     if not any(os.environ.get(name) for name in SWITCHES[:2]):
@@ -79,9 +80,9 @@ def preflight(root: Path, tasks: Sequence[Task] = tuple(TASKS.values())) -> Iter
     """For every task whose dev file is there: the gold must score 100, dealt-out gold must be near chance."""
     for task in tasks:
         try:
-            if data.find_file(task, "dev", root) is None:
+            if find.find_file(task, "dev", root) is None:
                 continue
-            examples = data.load(task, "dev", root)
+            examples = find.load(task, "dev", root)
         except DanseoError as error:
             yield {"task": task.name, "ok": False, "note": str(error)}
             continue
@@ -117,8 +118,8 @@ class Examination:
 
 def examine(data_dir: str | None) -> Examination:
     """Versions, machine, data and preflight; what is missing is told, what is wrong is a failure."""
-    root = data.data_root(data_dir)
-    reports = data.check(root, list(TASKS.values()))
+    root = find.data_root(data_dir)
+    reports = find.check(root, list(TASKS.values()))
     trials = list(preflight(root))
     columns = ("task", "metric", "n", "oracle", "majority", "random", "ok", "note")
     rows: list[tuple[object, ...]] = [tuple(trial.get(column) for column in columns) for trial in trials]
@@ -128,6 +129,6 @@ def examine(data_dir: str | None) -> Examination:
         tables[-1] = Table("preflight", columns, rows, f"no dev files in {root}; try --data sample")
     failures = [f"{report.path}: {report.note}" for report in reports if report.verdict == "damaged"]
     failures += [f"preflight of {trial['task']}: {trial['note']}" for trial in trials if not trial["ok"]]
-    if "NOT writable" in cache_state(data.cache_root()):
-        failures.append(f"the cache {data.cache_root()} cannot be written; set DANSEO_CACHE")
+    if "NOT writable" in cache_state(find.cache_root()):
+        failures.append(f"the cache {find.cache_root()} cannot be written; set DANSEO_CACHE")
     return Examination(tables, failures)

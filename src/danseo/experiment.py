@@ -15,23 +15,24 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo import __version__, data
+from danseo import __version__
 from danseo.config import RunConfig
+from danseo.data import find
+from danseo.data.halves import in_half
+from danseo.display.escaping import say
+from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
 from danseo.extras import require
-from danseo.halves import in_half
+from danseo.files import content_sha256
 from danseo.hub import pretrained
 from danseo.models.floor import FLOORS, make_floor
 from danseo.models.load import packages_of
-from danseo.printing import say
-from danseo.progress import TrainingProgress
-from danseo.reading import content_sha256
 from danseo.records import Prediction
 from danseo.runs.directory import Run, folder_identity, run_path
 from danseo.runs.locks import owned
 from danseo.runs.naming import model_name
 from danseo.runs.standing import StandingFile
-from danseo.scoring import baseline_scores, score
+from danseo.scoring.score import baseline_scores, score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
@@ -85,7 +86,7 @@ def run_experiment(
     A run that another process has is waited for, or not; None says that the caller has its lock already.
     """
     started, task = time.perf_counter(), get_task(config.task)
-    files = {split: data.require_file(task, split, root) for split in ("train", "dev")}
+    files = {split: find.require_file(task, split, root) for split in ("train", "dev")}
     hashes = {path.name: content_sha256(path) for path in files.values()}
     identity = identity_of(config, hashes)
     run = Run(run_path(runs, config, identity))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo.data import FileReport, find_file
-from danseo.tables import Table
+from danseo.data.find import FileReport, find_file
+from danseo.display.table import Table
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from danseo.config import RunConfig, read_settings, with_settings
 from danseo.errors import DanseoError
+from danseo.files import write_atomically
 from danseo.hub import pretrained
-from danseo.reading import write_atomically
 
 
 def recipe_folder() -> Path:

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from danseo.config import RunConfig, TrainConfig
-from danseo.decoding import decode_characters
+from danseo.data.halves import in_half
 from danseo.ensembling.spans import answer as decided
 from danseo.experiment import environment, score_halves
-from danseo.halves import in_half
-from danseo.keeping import packed_arrays, span_arrays, tag_arrays, tree_arrays
-from danseo.reading import content_sha256
+from danseo.files import content_sha256
+from danseo.predictions.evidence import packed_arrays, span_arrays, tag_arrays, tree_arrays
+from danseo.predictions.thresholds import fitted_threshold
+from danseo.predictions.trees import best_tree
+from danseo.predictions.viterbi import decode_characters
 from danseo.records import Prediction
 from danseo.runs.directory import Run
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
-from danseo.thresholds import fitted_threshold
-from danseo.trees import best_tree
 
 SKILL = 2.5  # how much better than noise the gold answer scores
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danseo.decoding import character_probabilities
+from danseo.data.halves import in_half
 from danseo.ensembling.blend import METHODS, make_blend
-from danseo.ensembling.members import Members, open_members
 from danseo.ensembling.numbers import median
 from danseo.ensembling.spans import pooled
 from danseo.ensembling.tags import average, geometric
 from danseo.ensembling.trees import voted
-from danseo.halves import in_half
-from danseo.scoring import measure
+from danseo.predictions.viterbi import character_probabilities
+from danseo.runs.answers import Members, open_members
+from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 
 from ..conftest import ROOT

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from danseo.data.halves import half_of
 from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
 from danseo.ensembling.making import Options, make_ensemble
-from danseo.ensembling.members import open_members
-from danseo.ensembling.sheet import ensemble_tables
+from danseo.ensembling.tables import ensemble_tables
 from danseo.errors import DanseoError
-from danseo.evaluation import evaluate_run
-from danseo.halves import half_of
-from danseo.prediction import predict_lines
-from danseo.predictions import read_predictions
+from danseo.evaluate import evaluate_run
+from danseo.predict import predict_lines
+from danseo.predictions.file import read_predictions
+from danseo.runs.answers import open_members
 from danseo.runs.directory import Run
 from danseo.runs.index import read_record
 from danseo.tasks import TASKS

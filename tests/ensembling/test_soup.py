@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danseo.ensembling.alike import first_difference
+from danseo.ensembling.compatible import first_difference
 from danseo.ensembling.soup import make_soup
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment

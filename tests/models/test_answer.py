@@ -14,11 +14,11 @@ from danseo.models.encoder.answer import Answer, highest, owners, whole_words
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
-from danseo.prediction import described
+from danseo.predict import described
+from danseo.predictions.thresholds import best_threshold
 from danseo.records import QuestionExample
-from danseo.scoring import measure
+from danseo.scoring.score import measure
 from danseo.tasks import TASKS
-from danseo.thresholds import best_threshold
 
 TASK = TASKS["mrc"]
 SIZE = Size(layers=2, hidden=64, heads=2, vocabulary=2000, positions=128)

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danseo.baselines import baseline
-from danseo.data import load
+from danseo.data.find import load
 from danseo.errors import DanseoError, MissingExtra
 from danseo.models.floor import FLOORS, make_floor
-from danseo.scoring import measure
+from danseo.scoring.baselines import baseline
+from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 from tests.forms import apart
 

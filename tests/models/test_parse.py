@@ -17,7 +17,7 @@ from danseo.models.encoder.parse import TAGS, OfficialParser, Parse, best_tree, 
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
 from danseo.records import ParseExample
-from danseo.scoring import measure
+from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 
 TASK = TASKS["dp"]

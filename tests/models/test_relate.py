@@ -13,9 +13,9 @@ from danseo.models.encoder.kind import log_softmax
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.encoder.relate import MARKERS, Relate, between_markers, fit_window, marker_order, two_windows, window
 from danseo.models.scratch import Size, train_tokenizer
-from danseo.predictions import read_predictions, write_predictions
+from danseo.predictions.file import read_predictions, write_predictions
 from danseo.records import Entity, RelationExample
-from danseo.scoring import measure
+from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 
 WORDS = (

@@ -18,7 +18,7 @@ from danseo.models.encoder.track import Track
 from danseo.models.encoder.writer import GATES, PTR, Source, Writer
 from danseo.models.scratch import Size, encoder_config, train_tokenizer
 from danseo.records import DialogueExample
-from danseo.scoring import measure
+from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 from danseo.tasks.wos import slot_of
 from danseo.training.workers import Workers

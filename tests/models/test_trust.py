@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 from danseo.config import RunConfig, parse_setting, with_settings
 from danseo.ensembling.soup import make_soup
 from danseo.errors import DanseoError, WorkFailed
-from danseo.evaluation import evaluate_run
+from danseo.evaluate import evaluate_run
 from danseo.experiment import run_experiment
 from danseo.models.encoder.network import load_network
 from danseo.models.load import load_model
-from danseo.probing.masked import MaskedModel, load_pair
+from danseo.models.masked.load import MaskedModel, load_pair
 from danseo.recipes import configured
 from danseo.runs.directory import Run
 from danseo.sweeps.preparing import Options, prepare

@@ -15,10 +15,10 @@ pytest.importorskip("optuna")
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from danseo.errors import DanseoError
+from danseo.files import check_place
 from danseo.models.scratch import SPECIALS, Size, train_tokenizer
 from danseo.pretraining.mentions import open_dataset, write_dataset
 from danseo.pretraining.packing import PackedRows, read_facts, write_packed
-from danseo.reading import check_place
 from tests.pretraining.conftest import PLAIN, TINY, masked_model
 from tests.pretraining.test_coref import Known, config_of, documents
 from tests.pretraining.test_packing import parts
@@ -128,7 +128,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def light(monkeypatch, tmp_path):
     """No Kiwi: it takes seconds to load, and no complaint here is about it."""
-    monkeypatch.setattr("danseo.probing.nouns.KiwiAnalyser.words", lambda analyser, texts: Known().words(texts))
+    monkeypatch.setattr("danseo.text.morphology.KiwiAnalyser.words", lambda analyser, texts: Known().words(texts))
     monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
 
 

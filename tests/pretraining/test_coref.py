@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.models.encoder.kind import Features  # noqa: E402
-from danseo.models.masked import MaskedKind, MaskedNetwork  # noqa: E402
+from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
 from danseo.models.scratch import Size, train_tokenizer, wordpiece_tokenizer  # noqa: E402
 from danseo.pretraining.config import CorefConfig, MentionConfig  # noqa: E402
 from danseo.pretraining.coref import CorefJob, coref  # noqa: E402
@@ -21,10 +21,10 @@ from danseo.pretraining.masker import MentionMasker  # noqa: E402
 from danseo.pretraining.masking import BEGINS, KEPT, SPECIAL, TARGET, Vocabulary  # noqa: E402
 from danseo.pretraining.mentions import MentionRows, mentions_of, open_dataset, write_dataset  # noqa: E402
 from danseo.pretraining.packing import PackedRows  # noqa: E402
-from danseo.pretraining.sheet import coref_tables  # noqa: E402
-from danseo.pretraining.text import tokenizer_identity  # noqa: E402
-from danseo.probing.nouns import Noun  # noqa: E402
-from danseo.probing.texts import Document  # noqa: E402
+from danseo.pretraining.tables import coref_tables  # noqa: E402
+from danseo.text.documents import Document  # noqa: E402
+from danseo.text.identity import tokenizer_identity  # noqa: E402
+from danseo.text.morphology import Noun  # noqa: E402
 from tests.pretraining.conftest import PLAIN, masked_model  # noqa: E402
 
 TEXT = "이순신에 대한 이야기는 오래 전부터 있었다. 그때 이순신의 소식이 들렸고 마침내 이순신을 보았다."
@@ -295,7 +295,7 @@ def test_a_dataset_of_another_tokenizer_is_one_line(tokenizer, checkpoint, text,
 
 
 def test_objectives_side_by_side_on_a_saved_dataset(checkpoint, text, tmp_path, monkeypatch):
-    monkeypatch.setattr("danseo.probing.nouns.KiwiAnalyser", Known)
+    monkeypatch.setattr("danseo.text.morphology.KiwiAnalyser", Known)
     config = config_of(checkpoint)
     job = CorefJob(config, (text,), save_dataset=tmp_path / "d", device="cpu", quiet=True, analyser=Known())
     whole = coref(job, tmp_path / "out", ("target", "mlm", "both"))

@@ -6,8 +6,8 @@ torch = pytest.importorskip("torch")
 
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.models.encoder.network import usable_positions  # noqa: E402
-from danseo.models.extend import extend  # noqa: E402
-from danseo.models.masked_head import hidden_states, vocabulary_logits  # noqa: E402
+from danseo.models.masked.extending import extend  # noqa: E402
+from danseo.models.masked.head import hidden_states, vocabulary_logits  # noqa: E402
 from tests.pretraining.conftest import masked_model  # noqa: E402
 from tests.tiny import FAMILIES  # noqa: E402
 

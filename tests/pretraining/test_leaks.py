@@ -20,11 +20,11 @@ from danseo.pretraining.folders import packed_folder  # noqa: E402
 from danseo.pretraining.mentions import require_left_out  # noqa: E402
 from danseo.pretraining.packing import PackedRows, read_left_out  # noqa: E402
 from danseo.pretraining.pretrain import PretrainJob, pretrain  # noqa: E402
-from danseo.pretraining.sheet import pretrain_tables  # noqa: E402
+from danseo.pretraining.tables import pretrain_tables  # noqa: E402
 from danseo.pretraining.text import in_share, stream  # noqa: E402
 from danseo.probing.items import ProbeItem, shipped_items, write_items  # noqa: E402
 from danseo.probing.overlap import Guard, Runs, text_hashes  # noqa: E402
-from danseo.probing.texts import Document  # noqa: E402
+from danseo.text.documents import Document  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
 from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402
 from tests.pretraining.test_coref import NAMES, Known  # noqa: E402

@@ -18,7 +18,7 @@ from danseo.pretraining.folders import packed_folder
 from danseo.pretraining.masker import TextMasker
 from danseo.pretraining.masking import CONTINUES, SPECIAL, Vocabulary, chosen, step_generator
 from danseo.pretraining.packing import PackedRows
-from danseo.probing.texts import Document
+from danseo.text.documents import Document
 from danseo.training.workers import Workers
 
 UNITS = {
@@ -142,5 +142,5 @@ def test_rows_of_another_analyser_are_made_anew(tokenizers, tmp_path, monkeypatc
     rest = config, [text], frozenset[str](), tokenizers["bert"], Workers("cpu")
     first, _ = packed_folder(*rest)
     assert packed_folder(*rest)[0] == first
-    monkeypatch.setattr("danseo.probing.nouns.KiwiAnalyser.version", "kiwipiepy 0")
+    monkeypatch.setattr("danseo.text.morphology.KiwiAnalyser.version", "kiwipiepy 0")
     assert packed_folder(*rest)[0] != first

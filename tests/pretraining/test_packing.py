@@ -11,7 +11,7 @@ from danseo.pretraining.masking import BEGINS, CONTINUES, SPECIAL
 from danseo.pretraining.packing import PackedRows, parts_of, read_facts, read_left_out, write_packed
 from danseo.pretraining.text import stream
 from danseo.probing.items import ProbeItem
-from danseo.probing.texts import Document
+from danseo.text.documents import Document
 
 
 def parts(lengths: list[int], splits: list[str] | None = None):

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.models.encoder.kind import Features  # noqa: E402
-from danseo.models.replaced import Generator, ReplacedKind, ReplacedNetwork, detection_scores, drawn  # noqa: E402
+from danseo.models.masked.replaced import Generator, ReplacedKind, ReplacedNetwork, detection_scores, drawn  # noqa: E402
 from danseo.pretraining.config import MaskConfig  # noqa: E402
 from danseo.pretraining.masker import ReplacingMasker  # noqa: E402
 from danseo.pretraining.masking import BEGINS, SPECIAL, Vocabulary  # noqa: E402
@@ -223,7 +223,7 @@ def test_probes_need_a_head(text_file, tmp_path):
 
 
 def test_the_table_shows_detection(whole):
-    from danseo.pretraining.sheet import pretrain_tables
+    from danseo.pretraining.tables import pretrain_tables
     from danseo.runs.directory import Run
 
     (table,) = pretrain_tables(Run(whole))

@@ -14,9 +14,9 @@ from danseo.probing.build import BuildOptions, build_repeated, parse_quotas, rep
 from danseo.probing.items import items_hash, read_items, shipped_items, write_items
 from danseo.probing.lambada import fetch_lambada, gap_of
 from danseo.probing.making import make_sets
-from danseo.probing.nouns import KiwiAnalyser, Noun, find_nouns
 from danseo.probing.overlap import Overlap
-from danseo.probing.texts import Document, passages, read_documents, text_hash
+from danseo.text.documents import Document, passages, read_documents, text_hash
+from danseo.text.morphology import KiwiAnalyser, Noun, find_nouns
 
 from .tiny import FakeAnalyser
 

@@ -9,13 +9,13 @@ import torch
 from transformers import AutoConfig
 
 from danseo.errors import DanseoError
+from danseo.models.masked.lengths import readable_length
+from danseo.models.masked.load import MaskedModel
 from danseo.models.scratch import Size, make_encoder
 from danseo.probing.asking import Question, ask
 from danseo.probing.choice import choice_of, greedy_fills, rank
 from danseo.probing.filter import noun_mask, piece_words
 from danseo.probing.items import ProbeItem, shipped_items
-from danseo.probing.lengths import readable_length
-from danseo.probing.masked import MaskedModel
 from danseo.probing.pieces import WordPieces
 from danseo.probing.probe import ProbeOptions, probe_model
 from danseo.probing.windows import Windows, bucket_of, clip, without_mentions

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from danseo.display.table import to_markdown
 from danseo.probing.results import best_by
-from danseo.probing.sheet import comparison_table, result_tables, sweep_table
-from danseo.tables import to_markdown
+from danseo.probing.tables import comparison_table, result_tables, sweep_table
 
 SHARE = {"value": 0.0, "low": -1e-17, "high": 0.0764, "n": 47}
 SCORES = ("strict1", "strict5", "choice1", "lambada_strict1", "composite", "real1", "real5", "lambada_top1", "score")

@@ -17,8 +17,8 @@ from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, numb
 from danseo.probing.items import shipped_items, write_items
 from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import ADDED, LEGACY, csv_text, merged, read_reference
-from danseo.probing.sheet import comparison
 from danseo.probing.sweep import Sweep, trained_gear
+from danseo.probing.tables import comparison
 
 from .tiny import FakeAnalyser
 
@@ -59,7 +59,7 @@ def test_a_series_is_computed_in_one_way(training, tmp_path, monkeypatch):
     """What auto chose first holds for all, in later commands too; other ways are other evaluations and stand apart."""
     measured = ["fp32"]
     monkeypatch.setattr(
-        "danseo.probing.masked.usable_precision",
+        "danseo.models.masked.load.usable_precision",
         lambda model, device, precision, on_note: measured.pop() if precision == "auto" else precision,
     )
     checkpoints = [Checkpoint(str(path)) for _, path in numbered(training)[:2]]

@@ -7,7 +7,7 @@ from typing import Any
 
 from danseo.models.scratch import Size, encoder_config, train_tokenizer
 from danseo.probing.items import shipped_items
-from danseo.probing.nouns import Noun
+from danseo.text.morphology import Noun
 
 FAMILIES = ("bert", "roberta", "electra", "deberta-v2", "xlm-roberta", "modernbert")
 

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from danseo import reading  # noqa: E402
+from danseo import files  # noqa: E402
 from danseo.config import RunConfig, flat, with_settings  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.records import Prediction  # noqa: E402
@@ -307,7 +307,7 @@ def test_json_is_written_whole_or_not_at_all(run, monkeypatch):
     with pytest.raises(ValueError):
         run.write_json("environment.json", {"a": float("nan")})
     with monkeypatch.context() as patched:
-        killing(patched, reading.Path, "replace", 1)
+        killing(patched, files.Path, "replace", 1)
         with pytest.raises(Killed):
             run.write_json("environment.json", {"a": 2})
     assert json.loads((run.path / "environment.json").read_text()) == {"a": 1}

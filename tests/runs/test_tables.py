@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from danseo.config import RunConfig, with_settings
+from danseo.display.formats import formatted, formatted_tables
+from danseo.display.table import Best, Second, Strong, Table, to_latex, to_markdown
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run
-from danseo.runs.formats import formatted, formatted_tables
 from danseo.runs.index import find_runs
-from danseo.runs.klue import COLUMNS, PUBLISHED, klue_tables, published, size_word
-from danseo.runs.seeds import official_metrics, seed_tables
-from danseo.runs.sweep import sweep_table
-from danseo.runs.tables import Choice, chosen_tables
-from danseo.tables import Best, Second, Strong, Table, to_latex, to_markdown
+from danseo.runs.layouts.choose import Choice, chosen_tables
+from danseo.runs.layouts.klue import COLUMNS, PUBLISHED, klue_tables, published, size_word
+from danseo.runs.layouts.seeds import official_metrics, seed_tables
+from danseo.runs.layouts.sweep import sweep_table
 from danseo.tasks import TASKS
 
 from ..conftest import ROOT

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from danseo.config import RunConfig, with_settings
+from danseo.display.formats import compact, formatted_tables
+from danseo.display.table import Table, to_markdown
 from danseo.ensembling.making import member_models
-from danseo.ensembling.members import Member
+from danseo.runs.answers import Member
 from danseo.runs.directory import Run, fingerprint, run_name, run_path
-from danseo.runs.formats import compact, formatted_tables
 from danseo.runs.index import find_runs, read_record
-from danseo.runs.klue import klue_tables
-from danseo.runs.listing import group_table, run_table
+from danseo.runs.layouts.choose import Choice, chosen_tables
+from danseo.runs.layouts.klue import klue_tables
+from danseo.runs.layouts.listing import group_table, run_table
+from danseo.runs.layouts.seeds import seed_tables
+from danseo.runs.layouts.single import run_tables
+from danseo.runs.layouts.sweep import sweep_table
+from danseo.runs.layouts.variants import label_variants
 from danseo.runs.naming import model_name, told_apart
-from danseo.runs.seeds import seed_tables
-from danseo.runs.sheet import run_tables
-from danseo.runs.sweep import sweep_table
-from danseo.runs.tables import Choice, chosen_tables
-from danseo.runs.variants import label_variants
-from danseo.tables import Table, to_markdown
 
 from .test_tables import finished, ner, rows_of
 

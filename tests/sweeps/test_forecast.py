@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from danseo.display.table import to_markdown
 from danseo.sweeps.preparing import Options
 from danseo.sweeps.sweep import forecast
-from danseo.tables import to_markdown
 
 
 @pytest.fixture

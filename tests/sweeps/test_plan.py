@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from danseo.config import RunConfig, with_settings
+from danseo.display.progress import clock_time
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
-from danseo.progress import clock_time
-from danseo.reading import write_atomically
+from danseo.files import write_atomically
 from danseo.runs.directory import STANDING
 from danseo.runs.index import Record, read_record
 from danseo.runs.standing import Standing

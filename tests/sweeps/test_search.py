@@ -8,13 +8,13 @@ import pytest
 
 optuna = pytest.importorskip("optuna")
 
-from danseo.data import load  # noqa: E402
+from danseo.data.find import load  # noqa: E402
+from danseo.data.halves import in_half  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
-from danseo.halves import in_half  # noqa: E402
-from danseo.predictions import read_predictions  # noqa: E402
+from danseo.predictions.file import read_predictions  # noqa: E402
 from danseo.runs.index import read_record  # noqa: E402
 from danseo.runs.locks import Locks  # noqa: E402
-from danseo.scoring import measure  # noqa: E402
+from danseo.scoring.score import measure  # noqa: E402
 from danseo.sweeps.clock import Clock  # noqa: E402
 from danseo.sweeps.driver import Driver, Journal  # noqa: E402
 from danseo.sweeps.local import LocalExecutor  # noqa: E402

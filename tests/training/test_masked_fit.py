@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from danseo.config import TrainConfig  # noqa: E402
 from danseo.models.encoder.kind import Features  # noqa: E402
-from danseo.models.masked import MaskedKind, MaskedNetwork  # noqa: E402
+from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.training import masked_fit  # noqa: E402
 from danseo.training.masked_fit import MaskedFit  # noqa: E402

@@ -14,8 +14,8 @@ pytest.importorskip("optuna")
 
 from danseo.config import RunConfig, read_settings, to_toml, with_settings
 from danseo.errors import DanseoError
-from danseo.tuning.sheet import study_tables, write_results
 from danseo.tuning.study import TuneOptions, counted, tune
+from danseo.tuning.tables import study_tables, write_results
 from danseo.tuning.targets import Outcome
 
 SPACE = """

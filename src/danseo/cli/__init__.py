@@ -13,9 +13,9 @@ import click
 from danseo import __version__
 from danseo.cli import data, ensembles, masked, scoring, settings, sweeps, training
 from danseo.cli.common import WholeHelp, as_json_option, data_option, help_alone, parse_tasks, show
+from danseo.display.escaping import say, visible
 from danseo.errors import DanseoError
 from danseo.extras import complaint, missing_in
-from danseo.printing import say, visible
 
 if TYPE_CHECKING:
     from danseo.tasks.task import Task
@@ -41,7 +41,7 @@ cli.add_command(data.data)
 @as_json_option
 def tasks_command(task: str | None, data_dir: str | None, as_json: bool) -> None:
     """List the tasks, or show one: names, metrics, labels, and whether its data is there."""
-    from danseo.data import data_root
+    from danseo.data.find import data_root
     from danseo.listing import describe_task, task_document, task_rows
     from danseo.tasks import TASKS, get_task
 

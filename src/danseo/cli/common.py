@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from danseo.display.escaping import to_json
 from danseo.errors import DataError
-from danseo.printing import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from danseo.tables import Table
+    from danseo.display.table import Table
     from danseo.tasks.task import Task
 
 _WIDE = 200  # columns where there is no terminal: nothing is folded, so that pipes and files stay greppable
@@ -96,7 +96,7 @@ def help_alone(context: click.Context) -> None:
 
 def gold_path(task: "Task", gold: str, data_dir: str | None) -> Path:
     """A file, or a split of the data folder."""
-    from danseo.data import data_root, require_file
+    from danseo.data.find import data_root, require_file
 
     if gold in ("train", "dev"):
         return require_file(task, gold, data_root(data_dir))
@@ -109,7 +109,7 @@ def show(tables: "Iterable[Table]", as_json: bool, document: Mapping[str, Any]) 
     if as_json:
         print_json(document)
     else:
-        from danseo.tables import print_tables
+        from danseo.display.table import print_tables
 
         print_tables(tables, console())
 

@@ -16,8 +16,8 @@ from danseo.cli.common import (
     show,
     task_argument,
 )
+from danseo.display.escaping import say, visible
 from danseo.errors import DanseoError
-from danseo.printing import say, visible
 
 if TYPE_CHECKING:
     from danseo.tasks.task import Task
@@ -37,8 +37,8 @@ def data(context: click.Context) -> None:
 @as_json_option
 def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bool) -> None:
     """Fetch KLUE from the Hub or a folder into the cache, with hashes."""
-    from danseo.data import data_root
-    from danseo.fetch import get
+    from danseo.data.fetch import get
+    from danseo.data.find import data_root
 
     root = data_root(data_dir)
     paths = get(tasks, source, root, on_progress=lambda line: None if as_json else say(line))
@@ -54,7 +54,7 @@ def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bo
 @as_json_option
 def data_check(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> None:
     """Verify every file: rows, hash, and a verdict (official, subset, damaged, missing)."""
-    from danseo.data import check, data_root
+    from danseo.data.find import check, data_root
     from danseo.listing import check_table
 
     root = data_root(data_dir)
@@ -73,12 +73,12 @@ def data_check(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> None
 @as_json_option
 def data_stats(task: "Task", data_dir: str | None, plot: Path | None, as_json: bool) -> None:
     """Describe a task's data: labels, lengths, entities, duplicates, overlap, odd characters."""
-    from danseo.data import data_root, load_splits
+    from danseo.data.find import data_root, load_splits
     from danseo.eda import describe
 
     description = describe(task, load_splits(task, data_root(data_dir)))
     if plot:
-        from danseo.report.plots import plot_description
+        from danseo.plots.panels import plot_description
 
         plot_description(description, plot)
     show(description.tables, as_json, description.as_dict())
@@ -132,7 +132,7 @@ def data_probes(
     """Freeze probe sets for masked language models: repeated nouns of plain text, and LAMBADA-style gaps."""
     from danseo.probing.build import BuildOptions, parse_quotas
     from danseo.probing.making import make_sets
-    from danseo.probing.nouns import KiwiAnalyser
+    from danseo.text.morphology import KiwiAnalyser
 
     options = BuildOptions(per_text=per_text, passage=passage, seed=seed, limit=limit, quotas=parse_quotas(quota))
     note = (lambda line: None) if as_json else say

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from danseo.cli.common import as_json_option, data_option, show, trust_option
-from danseo.printing import say
+from danseo.display.escaping import say
 
 _members = click.argument("members", nargs=-1, required=True, metavar="RUN RUN…", type=click.Path(path_type=Path))
 _runs = click.option(
@@ -47,8 +47,8 @@ def ensemble_command(
 ) -> None:
     """Make a run of other runs' saved predictions; no model is loaded. Fitting sees the select half of dev only."""
     from danseo.ensembling.making import Options, make_ensemble
-    from danseo.ensembling.sheet import ensemble_tables
-    from danseo.runs.sheet import run_document
+    from danseo.ensembling.tables import ensemble_tables
+    from danseo.runs.layouts.single import run_document
 
     options = Options(method, weights, select)
     run = make_ensemble(members, data_dir, runs, options, force=force, on_note=_noting(as_json))
@@ -75,9 +75,9 @@ def soup_command(
     **named: Any,
 ) -> None:
     """Average the weights of runs of one architecture into a new model, and score it."""
-    from danseo.ensembling.sheet import ensemble_tables
     from danseo.ensembling.soup import make_soup
-    from danseo.runs.sheet import run_document
+    from danseo.ensembling.tables import ensemble_tables
+    from danseo.runs.layouts.single import run_document
 
     run = make_soup(members, data_dir, runs, weights, select, on_note=_noting(as_json), **named)
     show(ensemble_tables(run), as_json, run_document(run))

@@ -73,7 +73,7 @@ def pretrain_command(
     from danseo.models.load import ENCODER
     from danseo.pretraining.config import PretrainConfig
     from danseo.pretraining.pretrain import PretrainJob, pretrain
-    from danseo.pretraining.sheet import pretrain_tables
+    from danseo.pretraining.tables import pretrain_tables
 
     if listing:
         return _list_settings(PretrainConfig(), as_json)
@@ -159,7 +159,7 @@ def coref_command(
     from danseo.models.load import ENCODER
     from danseo.pretraining.config import CorefConfig
     from danseo.pretraining.coref import OBJECTIVES, CorefJob, coref
-    from danseo.pretraining.sheet import coref_tables
+    from danseo.pretraining.tables import coref_tables
 
     if listing:
         return _list_settings(CorefConfig(checkpoint=""), as_json)

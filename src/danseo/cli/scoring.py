@@ -59,8 +59,8 @@ def score_command(
     as_json: bool,
 ) -> None:
     """Score anybody's predictions: GOLD is a raw file, or dev or train of the data folder."""
-    from danseo.progress import Waiting
-    from danseo.scoresheet import score_file
+    from danseo.display.progress import Waiting
+    from danseo.scoring.tables import score_file
 
     with Waiting("resampling", quiet=as_json) as waiting:
         sheet = score_file(
@@ -104,9 +104,9 @@ def compare_command(
     as_json: bool,
 ) -> None:
     """Is B better than A, by how much, how sure: paired tests of runs, or of prediction files against a gold file."""
-    from danseo.progress import Waiting
-    from danseo.runcompare import compare_runs
-    from danseo.scoresheet import compare_files
+    from danseo.display.progress import Waiting
+    from danseo.runs.compare import compare_runs
+    from danseo.scoring.tables import compare_files
 
     options: dict[str, Any] = {"skip": skip, "rounds": resamples, "seed": seed}
     options["headline_only"] = not (everything or as_json)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from danseo.cli.common import as_json_option, print_json, show
-from danseo.printing import visible
+from danseo.display.escaping import visible
 
 
 @click.command("settings")

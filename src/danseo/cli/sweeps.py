@@ -26,7 +26,7 @@ from danseo.cli.tuning import tune
 @as_json_option
 def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool, **named: Any) -> None:
     """Run many settings, by a grid, a list or a search, on all devices at once; the same command goes on."""
-    from danseo.data import data_root
+    from danseo.data.find import data_root
     from danseo.errors import PartlyDone
     from danseo.recipes import settings_file
     from danseo.sweeps.preparing import Options

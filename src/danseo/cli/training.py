@@ -63,9 +63,9 @@ def train_command(
     **named: Any,
 ) -> None:
     """Fine-tune, keep the best checkpoint, predict and score: one run directory; the same command resumes."""
-    from danseo.data import data_root
+    from danseo.data.find import data_root
     from danseo.experiment import run_experiment
-    from danseo.runs.sheet import run_document, run_tables
+    from danseo.runs.layouts.single import run_document, run_tables
 
     config = train_config(task, model, recipe, settings, named)
     options: dict[str, Any] = {"device": device, "quiet": as_json, "force": force, "wait": not no_wait}
@@ -109,7 +109,7 @@ def eval_command(
     **reading: Any,
 ) -> None:
     """Score a run again, or on another file or split; saved predictions are used where they answer it."""
-    from danseo.evaluation import evaluate_run
+    from danseo.evaluate import evaluate_run
 
     sheet = evaluate_run(run, split, file, data_dir, details=details, errors=errors, **reading)
     show(sheet.tables(), as_json, sheet.as_dict())
@@ -125,7 +125,7 @@ def eval_command(
 @trust_option
 def predict_command(run: Path, file: str, output: Path | None, batch: int, **reading: Any) -> None:
     """Answer new text: plain lines or JSON lines from FILE or standard input, as JSON lines."""
-    from danseo.prediction import predict_lines
+    from danseo.predict import predict_lines
 
     predict_lines(run, file, output, batch=batch, **reading)
 
@@ -155,8 +155,8 @@ def predict_command(run: Path, file: str, output: Path | None, batch: int, **rea
 @as_json_option
 def runs_command(folder: Path, task: str | None, style: str, as_json: bool, **asked: Any) -> None:
     """List the runs of a folder, or their mean and spread over seeds, or a table for a paper."""
-    from danseo.runs.formats import formatted_tables
-    from danseo.runs.tables import Choice, chosen_tables, with_task
+    from danseo.display.formats import formatted_tables
+    from danseo.runs.layouts.choose import Choice, chosen_tables, with_task
 
     style = "json" if as_json else style
     tables = chosen_tables(with_task(folder, task), Choice(task=task, for_programs=style in ("json", "csv"), **asked))

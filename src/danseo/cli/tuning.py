@@ -9,9 +9,9 @@ import click
 from danseo.cli.common import ManyValues, WholeHelp, as_json_option, show
 from danseo.cli.pretraining import configured, coref_command, pretrain_command, require_text
 from danseo.cli.training import train_command, train_config
+from danseo.display.escaping import say
 from danseo.errors import DanseoError, PartlyDone
 from danseo.extras import require
-from danseo.printing import say
 
 _SEARCH = (
     click.Option(["--space"], required=True, type=click.Path(path_type=Path), help="TOML: setting = range or choices."),
@@ -80,7 +80,7 @@ def _tunable(command: click.Command, more: Sequence[click.Parameter], without: S
 @_tunable(train_command, (), ("select_on",))
 def train(as_json: bool, **given: Any) -> None:
     """Tune danseo train: trials are judged on the select half of dev, the best one is reported on the other half."""
-    from danseo.data import data_root
+    from danseo.data.find import data_root
     from danseo.models.load import packages_of
     from danseo.tuning.targets import TrainTarget
 
@@ -138,9 +138,9 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
 
 
 def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
-    from danseo.reading import check_place
-    from danseo.tuning.sheet import study_tables, write_results
+    from danseo.files import check_place
     from danseo.tuning.study import TuneOptions, tune
+    from danseo.tuning.tables import study_tables, write_results
 
     check_place(search["results"] or Path("tune"))
     options = TuneOptions(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from danseo.display.table import Table
 from danseo.eda.characters import character_table
 from danseo.eda.counting import percent
 from danseo.eda.dialogues import WOS
@@ -19,7 +20,6 @@ from danseo.eda.sentences import NLI, STS, YNAT
 from danseo.eda.view import Splits, View
 from danseo.errors import DanseoError
 from danseo.records import Example
-from danseo.tables import Table
 from danseo.tasks.task import Task
 
 __all__ = ["Description", "describe"]

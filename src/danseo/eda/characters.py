@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from danseo.display.table import Table
 from danseo.eda.counting import percent
 from danseo.eda.view import Splits, View
-from danseo.tables import Table
 
 _EMOJI = re.compile(
     "[\U0001f000-\U0001faff⌚⌛⏩-⏬⏰⏳◽◾☔☕♈-♓♿⚓⚡⚪⚫⚽⚾⛄⛅⛎⛔⛪⛲⛳⛵⛺⛽✅✊✋✨❌❎❓-❕❗➕-➗➰➿⬛⬜⭐⭕]"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from danseo.tables import Table
+from danseo.display.table import Table
 
 
 class Tally(NamedTuple):

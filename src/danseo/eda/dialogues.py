@@ -3,11 +3,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from danseo.display.table import Table
 from danseo.eda.counting import Tally, checks_table, distribution_table, percent, tally_flags
 from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Length, Splits, View, characters
 from danseo.records import DialogueExample
-from danseo.tables import Table
 from danseo.tasks.wos import slot_of
 
 SPECIAL = ("dontcare", "yes", "no")  # values that are answers, not words of the dialogue

@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from danseo.display.table import Table
 from danseo.eda.counting import percent
 from danseo.eda.view import Key, Loosen, Splits, View
-from danseo.tables import Table
 
 _NOISE = re.compile(r"[\W_]+")
 _SHOWN = 5

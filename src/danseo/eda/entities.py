@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from danseo.display.table import Table
 from danseo.eda.counting import Tally, checks_table, percent, tally, tally_flags, top
 from danseo.eda.panels import Bars
 from danseo.eda.view import Length, Splits, View, characters
 from danseo.metrics.tagging import spans_of
 from danseo.records import TextExample
-from danseo.tables import Table
 from danseo.tasks.ner import TYPES
 
 Found = tuple[TextExample, int, int, str]

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from danseo.display.table import Table
 from danseo.eda.counting import distribution_table, label_names, percent
 from danseo.eda.panels import Bars, Dots, Heat
 from danseo.eda.view import Splits, View
-from danseo.tables import Table
 from danseo.tasks.task import Task
 
 _AS_COLUMNS = 10

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
+from danseo.display.table import Table
 from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Splits, View
-from danseo.tables import Table
 
 PERCENTILES = (50, 90, 95, 99)
 

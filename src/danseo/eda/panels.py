@@ -1,4 +1,4 @@
-"""What a plot of a description shows, as plain numbers; danseo.report.plots draws them."""
+"""What a plot of a description shows, as plain numbers; danseo.plots.panels draws them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
+from danseo.display.table import Table
 from danseo.eda.counting import checks_table, percent, tally, tally_flags
 from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Length, Splits, View, characters
 from danseo.records import ParseExample
-from danseo.tables import Table
 
 _FARTHEST = 15
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from danseo.display.table import Table
 from danseo.eda.counting import checks_table, distribution_table, percent, tally
 from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Length, Splits, View, characters
 from danseo.records import QuestionExample
-from danseo.tables import Table
 from danseo.tasks.mrc import QUESTION_TYPES
 
 _UNANSWERABLE = 3

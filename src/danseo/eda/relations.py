@@ -4,11 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from danseo.display.table import Table
 from danseo.eda.counting import Tally, checks_table, distribution_table, label_names, percent, tally
 from danseo.eda.panels import Heat
 from danseo.eda.view import Key, Length, Loosen, Splits, View, characters
 from danseo.records import Entity, RelationExample
-from danseo.tables import Table
 from danseo.tasks.relation import LABELS
 
 _PREFIXES = {"per": "PER", "org": "ORG"}

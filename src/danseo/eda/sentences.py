@@ -3,13 +3,13 @@
 from functools import partial
 from typing import Any
 
+from danseo.display.table import Table
 from danseo.eda.counting import checks_table, tally
 from danseo.eda.labels import ratio_panel, source_panel
 from danseo.eda.lengths import cumulated, percentile
 from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Key, Loosen, Splits, View, characters
 from danseo.records import TextExample
-from danseo.tables import Table
 from danseo.tasks import nli, ynat
 
 SIMILAR = 3.0  # KLUE calls a pair from here on a paraphrase

@@ -4,8 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from danseo.display.table import Table
 from danseo.eda.panels import Panel
-from danseo.tables import Table
 
 Splits = Mapping[str, Sequence[Any]]
 Key = tuple[Hashable, ...]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from danseo.ensembling.members import Members
 from danseo.errors import DanseoError
 from danseo.records import Prediction
+from danseo.runs.answers import Members
 
 Array = npt.NDArray[Any]
 Blended = tuple[list[Prediction], list[Any] | None]

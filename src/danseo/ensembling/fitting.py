@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from danseo.ensembling.blend import Array, Blend, make_blend, shares
-from danseo.ensembling.members import Members, headline
 from danseo.errors import DanseoError
+from danseo.runs.answers import Members, headline
 
 _STEPS = (0.0, 0.25, 0.5, 2.0, 4.0)  # times the present weight; 0 leaves the member out
 _PASSES = 3

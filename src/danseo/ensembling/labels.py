@@ -3,9 +3,9 @@
 import numpy as np
 
 from danseo.ensembling.blend import Array, Blended, shares, trusted
-from danseo.ensembling.members import Member, Members
 from danseo.errors import DanseoError
 from danseo.records import Prediction
+from danseo.runs.answers import Member, Members
 
 SMALLEST = 1e-7  # what a probability of 0 counts as at most: it may come from a file with six decimals
 _DECIDES = 1e-9  # the answers themselves decide between probabilities that somebody's rounding made equal

@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from danseo.comparing import compare
 from danseo.config import RunConfig, TrainConfig
+from danseo.data.halves import in_half
 from danseo.ensembling.blend import Array, default_method, make_blend, shares
 from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
-from danseo.ensembling.members import Member, Members, headline, open_members
 from danseo.ensembling.spans import Spans
 from danseo.ensembling.tags import Tags
 from danseo.errors import DanseoError
 from danseo.experiment import environment, finite, score_halves
-from danseo.halves import in_half
-from danseo.keeping import Arrays, packed_arrays, span_arrays, tag_arrays, tree_arrays
+from danseo.predictions.evidence import Arrays, packed_arrays, span_arrays, tag_arrays, tree_arrays
 from danseo.records import Prediction
+from danseo.runs.answers import Member, Members, headline, open_members
 from danseo.runs.directory import Run
-from danseo.runs.variants import distinct, model_names, variant_of
+from danseo.runs.layouts.variants import distinct, model_names, variant_of
+from danseo.scoring.compare import compare
 from danseo.tasks.task import Task
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from danseo.ensembling.blend import Array, Blended, shares
-from danseo.ensembling.members import Members
 from danseo.records import Prediction
+from danseo.runs.answers import Members
 
 
 class Numbers:

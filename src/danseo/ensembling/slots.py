@@ -1,9 +1,9 @@
 """Dialogue states of several members as one: a vote on every slot, "not mentioned" among the choices."""
 
 from danseo.ensembling.blend import Array, Blended, shares, trusted
-from danseo.ensembling.members import Members
 from danseo.errors import DanseoError
 from danseo.records import Prediction
+from danseo.runs.answers import Members
 from danseo.tasks.wos import slot_of
 
 State = dict[str, tuple[str, ...]]

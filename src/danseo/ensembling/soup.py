@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from danseo.config import RunConfig
-from danseo.ensembling.alike import check_alike, first_difference, model_folder
 from danseo.ensembling.blend import Array, shares
+from danseo.ensembling.compatible import check_alike, first_difference, model_folder
 from danseo.ensembling.fitting import only, parse_weights
 from danseo.ensembling.making import counted_twice, ensemble_name, gains, located, member_facts, member_models
-from danseo.ensembling.members import Members, open_members
 from danseo.errors import DanseoError
 from danseo.experiment import environment, finite, score_halves
 from danseo.extras import require
 from danseo.models.load import ENCODER, with_trust
 from danseo.models.weights import refuse_odd
+from danseo.runs.answers import Members, open_members
 from danseo.runs.directory import Run, folder_identity
 
 

@@ -3,13 +3,13 @@
 import math
 from functools import cache
 
+from danseo.data.halves import in_half
 from danseo.ensembling.blend import Array, Blended, require_kept, shares, trusted
-from danseo.ensembling.members import Members
-from danseo.halves import in_half
-from danseo.keeping import Spans as Candidates
 from danseo.metrics.answering import best_overlap
+from danseo.predictions.evidence import Spans as Candidates
+from danseo.predictions.thresholds import fitted_threshold
 from danseo.records import Prediction
-from danseo.thresholds import fitted_threshold
+from danseo.runs.answers import Members
 
 
 class Spans:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from danseo.decoding import decode_texts
 from danseo.ensembling.blend import Array, Blended, require_kept, shares, trusted
-from danseo.ensembling.members import Members
+from danseo.predictions.viterbi import decode_texts
 from danseo.records import Prediction
+from danseo.runs.answers import Members
 
 SMALLEST = 6e-8  # the smallest number of half precision
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from danseo.ensembling.blend import Array, Blended, require_kept, shares, trusted
-from danseo.ensembling.members import Members
+from danseo.predictions.trees import FLOOR, best_tree
 from danseo.records import Prediction
-from danseo.trees import FLOOR, best_tree
+from danseo.runs.answers import Members
 
 Tree = tuple[Array, Array]
 """Log probabilities of heads, and the best relation for each, as numbers."""

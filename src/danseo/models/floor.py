@@ -17,12 +17,13 @@ from unicodedata import is_normalized, normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from danseo.baselines import label_shares, majority_answers, usual_gold
 from danseo.config import FLOORS as FLOORS
 from danseo.errors import DanseoError, DataError
 from danseo.extras import require
-from danseo.reading import read_bytes, read_object, write_atomically
+from danseo.files import read_bytes, write_atomically
 from danseo.records import Entity, Prediction, RelationExample, TextExample
+from danseo.rows import read_object
+from danseo.scoring.baselines import label_shares, majority_answers, usual_gold
 from danseo.tasks.task import Task
 
 View = Callable[[Any], Iterable[str]]

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from danseo.config import flat, identifying
-from danseo.data import cache_root
+from danseo.data.find import cache_root
+from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
+from danseo.files import check_place
 from danseo.pretraining.config import CorefConfig, SaveConfig
 from danseo.pretraining.folders import RESULT, claim, reported
 from danseo.pretraining.masker import MentionMasker
@@ -26,13 +28,11 @@ from danseo.pretraining.packing import PackedRows, read_left_out
 from danseo.pretraining.pretrain import probe_headline
 from danseo.pretraining.schedule import Schedule, epoch_steps, planned
 from danseo.pretraining.start import load_masked, save_masked
-from danseo.pretraining.text import text_identity, tokenizer_identity
 from danseo.probing.items import ProbeItem, items_hash
-from danseo.probing.nouns import Analyser, KiwiAnalyser
 from danseo.probing.overlap import guard_identity, left_out_line
-from danseo.progress import TrainingProgress
-from danseo.reading import check_place
 from danseo.runs.directory import Run, folder_identity
+from danseo.text.identity import text_identity, tokenizer_identity
+from danseo.text.morphology import Analyser, KiwiAnalyser
 
 if TYPE_CHECKING:
     from danseo.training.masked_fit import MaskedFit
@@ -156,7 +156,7 @@ def _identity(job: CorefJob, dataset: Path) -> str:
 
 
 def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Workers") -> None:
-    from danseo.models.masked import MaskedKind, MaskedNetwork, recovery_scores
+    from danseo.models.masked.kind import MaskedKind, MaskedNetwork, recovery_scores
     from danseo.training.fit import load_weights, weights_of
     from danseo.training.masked_fit import MaskedFit
 
@@ -236,7 +236,7 @@ def _scores(
     fit: Any, tokenizer: Any, held_out: PackedRows, probes: Sequence[ProbeItem], seq_len: int
 ) -> dict[str, Any]:
     """Recovery of held-out mentions, and the probes with their intervals."""
-    from danseo.probing.masked import MaskedModel
+    from danseo.models.masked.load import MaskedModel
     from danseo.probing.probe import ProbeOptions, probe_model
 
     found: dict[str, Any] = fit.evaluate(held_out)

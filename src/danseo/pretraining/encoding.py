@@ -14,7 +14,7 @@ from danseo.pretraining.packing import parts_of, with_specials, write_packed
 from danseo.pretraining.text import in_share, stream
 from danseo.probing.items import ProbeItem
 from danseo.probing.overlap import Guard
-from danseo.probing.texts import Document
+from danseo.text.documents import Document
 
 _AT_A_TIME = 256
 Part = tuple[str, int, Any, Any]
@@ -98,7 +98,7 @@ def morpheme_spans(texts: list[str]) -> list[list[tuple[int, int]]]:
 
 @cache
 def _kiwi() -> Any:
-    from danseo.probing.nouns import KiwiAnalyser
+    from danseo.text.morphology import KiwiAnalyser
 
     workers = KiwiAnalyser().workers  # one line where Kiwi is not installed
     from kiwipiepy import Kiwi

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.config import to_toml
-from danseo.data import cache_root
+from danseo.data.find import cache_root
 from danseo.errors import DanseoError, DataError
+from danseo.files import check_place, read_text, write_atomically
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import pack_texts, specials_around
 from danseo.pretraining.packing import PackedFacts, read_facts
-from danseo.pretraining.text import text_identity, tokenizer_identity
 from danseo.probing.items import ProbeItem
-from danseo.probing.nouns import KiwiAnalyser
 from danseo.probing.overlap import guard_identity
-from danseo.reading import check_place, read_text, write_atomically
 from danseo.runs.directory import Run
+from danseo.text.identity import text_identity, tokenizer_identity
+from danseo.text.morphology import KiwiAnalyser
 
 if TYPE_CHECKING:
     from danseo.training.workers import Workers

@@ -12,17 +12,19 @@ import numpy as np
 
 from danseo.config import flat
 from danseo.errors import DanseoError, DataError
+from danseo.files import check_place, write_atomically
 from danseo.pretraining.config import CorefConfig, MentionConfig
 from danseo.pretraining.masking import BEGINS, KEPT, TARGET
 from danseo.pretraining.packing import SPLITS, PackedFacts, PackedRows, read_facts, with_specials, write_packed
-from danseo.pretraining.text import in_share, stream, text_identity, tokenizer_identity
+from danseo.pretraining.text import in_share, stream
 from danseo.probing.build import analysed, repeated_item
 from danseo.probing.items import ProbeItem, Span, read_items, write_items
-from danseo.probing.nouns import Analyser, Noun
 from danseo.probing.overlap import Guard, text_hashes
-from danseo.probing.texts import Document, passages
 from danseo.probing.windows import Windows, clip, touching
-from danseo.reading import check_place, read_object, write_atomically
+from danseo.rows import read_object
+from danseo.text.documents import Document, passages
+from danseo.text.identity import text_identity, tokenizer_identity
+from danseo.text.morphology import Analyser, Noun
 
 SPELLING = "natural"  # texts are cut as they stand; rows once had the mention set apart from its particle
 _TAGS = {"names": ("NNP",), "nouns": ("NNP", "NNG")}
@@ -199,7 +201,7 @@ def require_left_out(folder: Path, items: Sequence[ProbeItem]) -> None:
 
 def dataset_seq_len(config: CorefConfig, model_config: Any, tokenizer: Any, on_note: Callable[[str], None]) -> int:
     """The length of rows: as set, else what the checkpoint reads, up to 512."""
-    from danseo.probing.lengths import readable_length
+    from danseo.models.masked.lengths import readable_length
 
     if config.mention.seq_len:
         return readable_length(model_config, tokenizer, config.mention.seq_len)

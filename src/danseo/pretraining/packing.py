@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from danseo.errors import DanseoError, WorkFailed
+from danseo.files import remedy
 from danseo.pretraining.masking import BEGINS, SPECIAL
-from danseo.reading import read_object, remedy
+from danseo.rows import read_object
 
 if TYPE_CHECKING:
     from danseo.models.encoder.kind import Features

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, pairwise, repeat
 from typing import Any
 
-from danseo.data import cache_root
+from danseo.data.find import cache_root
+from danseo.files import write_atomically
 from danseo.models.scratch import SPECIALS, bert_normalizer
 from danseo.pretraining.encoding import morpheme_cuts, morpheme_spans
-from danseo.probing.nouns import KiwiAnalyser
-from danseo.reading import read_object, write_atomically
+from danseo.rows import read_object
+from danseo.text.morphology import KiwiAnalyser
 
 Word = tuple[str, ...]
 """A word in its morphemes as they are written: 한국 은."""

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.config import identifying
+from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
 from danseo.experiment import environment
+from danseo.plots.losses import draw_losses
 from danseo.pretraining.budget import planned_pieces, settled_schedule
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.folders import RESULT, claim, packed_folder, reported
@@ -20,12 +22,10 @@ from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.packing import PackedFacts, PackedRows, read_left_out
 from danseo.pretraining.schedule import Schedule
 from danseo.pretraining.start import load_body, load_masked, save_masked, start_folder
-from danseo.pretraining.text import text_identity
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.overlap import guard_identity, left_out_line
-from danseo.progress import TrainingProgress
-from danseo.report.losses import draw_losses
 from danseo.runs.directory import Run, folder_identity
+from danseo.text.identity import text_identity
 
 if TYPE_CHECKING:
     from danseo.training.masked_fit import MaskedFit
@@ -165,7 +165,7 @@ def text_fit(
 
 def _masked(config: PretrainConfig, model: Any, tokenizer: Any) -> tuple[Any, Any, Any]:
     """Ordinary masking: what was there?"""
-    from danseo.models.masked import MaskedKind, MaskedNetwork, held_out_scores
+    from danseo.models.masked.kind import MaskedKind, MaskedNetwork, held_out_scores
 
     masker = TextMasker(Vocabulary.of(tokenizer), config.mask, config.text.seq_len, config.seed)
     kind = MaskedKind(masker, tokenizer.pad_token_id, masker.read_batch)
@@ -176,7 +176,7 @@ def _replaced(config: PretrainConfig, model: Any, tokenizer: Any) -> tuple[Any, 
     """Replaced-token detection: is this what was there?"""
     import torch
 
-    from danseo.models.replaced import Generator, ReplacedKind, ReplacedNetwork, detection_scores
+    from danseo.models.masked.replaced import Generator, ReplacedKind, ReplacedNetwork, detection_scores
 
     masker = ReplacingMasker(Vocabulary.of(tokenizer), config.mask, config.text.seq_len, config.seed)
     kind = ReplacedKind(masker, tokenizer.pad_token_id, masker.read_batch, weight=config.rtd.weight)
@@ -214,7 +214,7 @@ def probe_headline(
     model: Any, tokenizer: Any, items: Sequence[ProbeItem], device: str, seq_len: int | None = None
 ) -> dict[str, float | None]:
     """The headline scores of a model in memory."""
-    from danseo.probing.masked import MaskedModel
+    from danseo.models.masked.load import MaskedModel
     from danseo.probing.probe import ProbeOptions, probe_model
 
     options = ProbeOptions(seq_len=seq_len, quick=True)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError, WorkFailed
+from danseo.files import remedy
 from danseo.pretraining.config import ModelConfig, PretrainConfig
-from danseo.pretraining.text import spread, stream, text_identity
+from danseo.pretraining.text import spread, stream
 from danseo.probing.items import ProbeItem
 from danseo.probing.overlap import Guard, guard_identity
-from danseo.reading import remedy
+from danseo.text.identity import text_identity
 
 if TYPE_CHECKING:
     from danseo.models.scratch import Size
@@ -28,7 +29,7 @@ def start_folder(
     if folder.is_dir():
         return
     if config.checkpoint:
-        from danseo.models.extend import extend
+        from danseo.models.masked.extending import extend
 
         on_head = on_note if config.objective == "mlm" else _silent
         model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, on_note=on_head)
@@ -113,7 +114,7 @@ def load_masked(
     on_note: Callable[[str], None] = lambda line: None,
 ) -> tuple[Any, Any]:
     """A masked language model and its tokenizer from a folder or the Hub; whatever cannot be one is one line."""
-    from danseo.probing.masked import check_pair, load_pair
+    from danseo.models.masked.load import check_pair, load_pair
 
     model, tokenizer, new = load_pair(name, trust_remote_code)
     check_pair(model, tokenizer, name)

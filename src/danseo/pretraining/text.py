@@ -1,14 +1,12 @@
 """The training text: a stream of documents, what identifies it, and which of them are held out."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from danseo.errors import DataError
 from danseo.probing.overlap import Guard
-from danseo.probing.texts import Document, read_documents, source_names, text_files
+from danseo.text.documents import Document, read_documents, source_names
 
 
 def stream(paths: Sequence[Path], guard: Guard | None = None) -> Iterator[Document]:
@@ -18,25 +16,6 @@ def stream(paths: Sequence[Path], guard: Guard | None = None) -> Iterator[Docume
     for source, path in source_names(paths).items():
         documents = read_documents(source, path)
         yield from guard.passed(documents) if guard else documents
-
-
-def text_identity(paths: Sequence[Path]) -> str:
-    """Sixteen hex digits of the files: their bytes, in order."""
-    digest = hashlib.sha256()
-    for file in (file for path in paths for file in text_files(path)):
-        try:
-            with file.open("rb") as content:
-                digest.update(hashlib.file_digest(content, "sha256").digest())
-        except OSError as error:
-            raise DataError(f"{file} cannot be read: {error.strerror}; check the path") from None
-    return digest.hexdigest()[:16]
-
-
-def tokenizer_identity(tokenizer: Any) -> str:
-    """Sixteen hex digits of what a tokenizer makes of text: its rules, vocabulary and special pieces."""
-    rules = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}  # set by use
-    specials = sorted(tokenizer.special_tokens_map.items(), key=str)
-    return hashlib.sha256(json.dumps([rules, specials], sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def in_share(document: Document, share: float, salt: str) -> bool:

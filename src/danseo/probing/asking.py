@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from danseo.probing.masked import MaskedModel
+    from danseo.models.masked.load import MaskedModel
 
 TOP = 50  # guesses that the noun filter chooses from, as the old rule has it
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from danseo.errors import DataError
 from danseo.probing.items import SPLITS, ProbeItem, Span
-from danseo.probing.nouns import NOUNS, PRONOUN, Analyser, Noun
-from danseo.probing.texts import Document, passages, read_documents, shuffled, source_names, text_hash
+from danseo.text.documents import Document, passages, read_documents, shuffled, source_names, text_hash
+from danseo.text.morphology import NOUNS, PRONOUN, Analyser, Noun
 
 VERSION = 2  # of the rules below: a change of items is a change of this number
 ENOUGH = 0.9  # of a quota

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError, DataError
-from danseo.reading import read_object
+from danseo.rows import read_object
 from danseo.runs.naming import model_name
 
 _NUMBERED = re.compile(r"checkpoint-(\d+)")

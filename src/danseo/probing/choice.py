@@ -10,7 +10,7 @@ from danseo.probing.pieces import WordPieces
 from danseo.probing.windows import Window
 
 if TYPE_CHECKING:
-    from danseo.probing.masked import MaskedModel
+    from danseo.models.masked.load import MaskedModel
 
 Key = tuple[int, tuple[int, ...]]
 """The number of pieces of the word, and those that are already in place: words with the same start share a question."""

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from danseo.display.escaping import say, visible
+from danseo.display.progress import unmarked
+from danseo.display.table import Table
 from danseo.extras import require
+from danseo.files import check_place
 from danseo.models.load import ENCODER
-from danseo.printing import say, visible
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled, shown_name
 from danseo.probing.items import items_hash, read_items, shipped_items
-from danseo.probing.nouns import KiwiAnalyser
 from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import CURVE, Record, read_reference
-from danseo.probing.sheet import comparison, comparison_table, result_tables, sweep_table
 from danseo.probing.sweep import Sweep
-from danseo.progress import unmarked
-from danseo.reading import check_place
-from danseo.tables import Table
+from danseo.probing.tables import comparison, comparison_table, result_tables, sweep_table
+from danseo.text.morphology import KiwiAnalyser
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _stream(job: Job, waiting: list[Checkpoint], display: "_Display") -> Iterato
 
 
 def _drawn(summary: Record, good: list[Record], folder: Path) -> Path | None:
-    from danseo.report.curves import draw_probe_curve
+    from danseo.plots.curves import draw_probe_curve
 
     rows = [row for row in summary["results"] if row["status"] == "ok"]
     return folder / CURVE if draw_probe_curve(rows, folder / CURVE, _levels(good)) else None

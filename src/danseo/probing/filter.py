@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danseo.errors import DataError
-from danseo.probing.nouns import NOUNS, Analyser
+from danseo.files import write_atomically
 from danseo.probing.rules import cleaned
-from danseo.reading import write_atomically
+from danseo.text.morphology import NOUNS, Analyser
 
 Mask = NDArray[np.bool_]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from danseo.errors import DataError
-from danseo.reading import Row, as_row, parse_json, quote, read_text, write_atomically
+from danseo.files import parse_json, quote, read_text, write_atomically
+from danseo.rows import Row, as_row
 
 Kind = Literal["repeated", "lambada"]
 Span = tuple[int, int]

@@ -11,12 +11,13 @@ from textwrap import shorten
 from typing import Any
 
 from danseo.errors import DanseoError, DataError, NetworkError
+from danseo.files import parse_json, read_text
 from danseo.hub import endpoint, offline_switch, reach
 from danseo.probing.build import BuildOptions, Built, analysed, split_of, with_nouns
 from danseo.probing.items import SPLITS, ProbeItem, Span
-from danseo.probing.nouns import NOUNS, Analyser
-from danseo.probing.texts import Document
-from danseo.reading import Row, as_row, parse_json, read_rows, read_text
+from danseo.rows import Row, as_row, read_rows
+from danseo.text.documents import Document
+from danseo.text.morphology import NOUNS, Analyser
 
 REPOSITORY = "thunder-research-group/SNU_Ko-LAMBADA"
 _BLANK = re.compile(r"(?<!_)_(?!_)")  # where Ko-LAMBADA leaves the answer out

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from danseo import __version__
+from danseo.display.table import Table
 from danseo.errors import DataError
+from danseo.files import check_place, write_atomically
 from danseo.probing.build import BuildOptions, Built, build_repeated, with_unigram
 from danseo.probing.items import KINDS, SPLITS, ProbeItem, items_hash, write_items
 from danseo.probing.lambada import add_lambada, fetch_lambada, read_lambada
-from danseo.probing.nouns import Analyser
 from danseo.probing.overlap import Overlap
-from danseo.probing.texts import read_documents, source_names
-from danseo.reading import check_place, write_atomically
-from danseo.tables import Table
+from danseo.text.documents import read_documents, source_names
+from danseo.text.morphology import Analyser
 
 MANIFEST = "manifest.json"
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danseo.probing.items import ProbeItem
-from danseo.probing.texts import Document, folded, text_hash
+from danseo.text.documents import Document, folded, text_hash
 
 LENGTH = 13
 Numbers = NDArray[np.uint64]

@@ -9,15 +9,15 @@ from danseo.errors import DanseoError
 from danseo.probing.asking import TOP, Answer, Question, ask
 from danseo.probing.choice import choice_of, greedy_fills, rank
 from danseo.probing.items import ProbeItem, items_hash
-from danseo.probing.nouns import Analyser
 from danseo.probing.pieces import WordPieces
 from danseo.probing.rules import CUTS, hits
 from danseo.probing.score import RULE_SCORES, Outcome, baseline_hits, bits, by_kind, composite, summary
 from danseo.probing.windows import Spelling, Window, Windows, without_mentions
+from danseo.text.morphology import Analyser
 
 if TYPE_CHECKING:
+    from danseo.models.masked.load import MaskedModel
     from danseo.probing.filter import Mask
-    from danseo.probing.masked import MaskedModel
 
 WEIGHTS = (0.4, 0.3, 0.3)
 _PAIRED = (*RULE_SCORES, "choice@1", "exact@1")
@@ -95,7 +95,7 @@ def probe_model(
     on_progress: Progress = lambda done, total: None,
 ) -> ProbeResult:
     """Score a model on a set of items."""
-    from danseo.probing.lengths import readable_length
+    from danseo.models.masked.lengths import readable_length
 
     if not items:
         raise DanseoError("there are no probe items to ask; make some with `danseo data probes`")
@@ -130,9 +130,9 @@ class _Guide:
 
     @classmethod
     def of(cls, masked: "MaskedModel", analyser: Analyser | None) -> "_Guide":
-        from danseo.data import cache_root
+        from danseo.data.find import cache_root
         from danseo.probing.filter import noun_mask, piece_words
-        from danseo.probing.nouns import KiwiAnalyser
+        from danseo.text.morphology import KiwiAnalyser
 
         analyser, words = analyser or KiwiAnalyser(), piece_words(masked.tokenizer)
         nouns = noun_mask(masked.tokenizer, words, analyser, cache_root())

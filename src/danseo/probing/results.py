@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from danseo.display.escaping import to_csv
 from danseo.errors import DanseoError, DataError
-from danseo.printing import to_csv
-from danseo.reading import read_object, write_atomically
+from danseo.files import write_atomically
+from danseo.rows import read_object
 
 SCHEMA = 2
 SUMMARY, TABLE, CURVE = "probe_summary.json", "probe_summary.csv", "probe_curve.png"

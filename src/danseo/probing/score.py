@@ -52,7 +52,7 @@ def composite(weights: Sequence[float], values: Sequence[float | None]) -> float
 
 def mcnemar(a: Sequence[bool], b: Sequence[bool]) -> float:
     """The exact test on the items that only one of two checkpoints got right."""
-    from danseo.stats import clusters_of, mcnemar_p
+    from danseo.scoring.resampling import clusters_of, mcnemar_p
 
     p = mcnemar_p(mean([float(hit) for hit in a]), mean([float(hit) for hit in b]), clusters_of(None, len(a)))
     assert p is not None

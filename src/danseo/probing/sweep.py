@@ -13,7 +13,6 @@ from danseo.errors import DanseoError
 from danseo.hub import pretrained
 from danseo.probing.checkpoints import Checkpoint, shown_name
 from danseo.probing.items import ProbeItem, items_hash
-from danseo.probing.nouns import Analyser
 from danseo.probing.probe import ProbeOptions, ProbeResult, Progress, probe_model
 from danseo.probing.results import (
     SCHEMA,
@@ -27,6 +26,7 @@ from danseo.probing.results import (
     write_record,
     write_summary,
 )
+from danseo.text.morphology import Analyser
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Sweep:
 
     def _settle(self, checkpoint: Checkpoint, folder: Path) -> None:
         """One precision and attention for all: as named, as the training had them, as earlier results, or measured."""
-        from danseo.probing.masked import OWN, MaskedModel
+        from danseo.models.masked.load import OWN, MaskedModel
 
         if self.gear is None and self.precision != "auto":
             self.gear = self.precision, OWN
@@ -96,14 +96,14 @@ class Sweep:
         return next(((row["dtype"], row["attention"]) for row in found if row["status"] == "ok"), None)
 
     def identity(self, checkpoint: Checkpoint) -> Identity:
-        from danseo.probing.masked import weights_hash
+        from danseo.models.masked.load import weights_hash
 
         settings = {**asdict(self.options), "gear": self.gear, "analyser": self.analyser.version}
         config = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
         return Identity(weights_hash(checkpoint.source, self.trust_remote_code), items_hash(self.items), config)
 
     def _fresh(self, checkpoint: Checkpoint, identity: Identity) -> Record:
-        from danseo.probing.masked import MaskedModel
+        from danseo.models.masked.load import MaskedModel
 
         start = time.perf_counter()
         assert self.gear
@@ -141,7 +141,7 @@ def trained_gear(checkpoint: Checkpoint, device: str | None) -> tuple[str, str] 
     record = read_record(checkpoint.path.resolve().parent / "gear.json") if checkpoint.path.is_dir() else None
     if record is None:
         return None
-    from danseo.probing.masked import usable_device
+    from danseo.models.masked.load import usable_device
 
     if not {"precision", "attention"} <= record.keys() or record.get("device") != usable_device(device).type:
         return None
@@ -152,8 +152,8 @@ def record_of(
     checkpoint: Checkpoint, result: ProbeResult, masked: Any, identity: Identity, seconds: dict[str, float]
 ) -> Record:
     """The old fields, by the old lenient rule, and the new ones."""
+    from danseo.models.masked.load import library_versions
     from danseo.probing.filter import tokenizer_hash
-    from danseo.probing.masked import library_versions
 
     return {
         **_old_fields(checkpoint, result, masked.model.config.model_type, seconds),

@@ -13,8 +13,8 @@ from typing import Any
 
 from danseo.config import RunConfig, identifying, read_config, to_toml
 from danseo.errors import DanseoError, WorkFailed
-from danseo.predictions import write_predictions
-from danseo.reading import parse_json, read_text, remedy, write_atomically
+from danseo.files import parse_json, read_text, remedy, write_atomically
+from danseo.predictions.file import write_predictions
 from danseo.records import Prediction
 from danseo.runs.naming import folder_name
 

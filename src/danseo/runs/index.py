@@ -7,7 +7,7 @@ from typing import Any
 
 from danseo.config import FLOORS, flat
 from danseo.errors import DanseoError
-from danseo.reading import read_text
+from danseo.files import read_text
 from danseo.runs.directory import Run, fingerprint
 from danseo.runs.naming import model_name
 

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from danseo.display.escaping import say
 from danseo.errors import DataError, WorkFailed
-from danseo.printing import say
-from danseo.reading import remedy
+from danseo.files import remedy
 
 STALE = 60.0
 """Seconds without a heartbeat after which an owner on another machine counts as gone."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from danseo.errors import DataError
-from danseo.reading import write_atomically
+from danseo.files import write_atomically
 from danseo.runs.directory import STANDING
 
 _PAUSE = 2.0  # seconds between two writings

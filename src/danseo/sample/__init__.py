@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from danseo.reading import write_atomically
+from danseo.files import write_atomically
 from danseo.sample import dp, mrc, ner, nli, relation, sts, wos, ynat
 from danseo.tasks import TASKS
 

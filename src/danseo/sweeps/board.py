@@ -7,8 +7,8 @@ from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
-from danseo.printing import say, visible
-from danseo.progress import clock_time
+from danseo.display.escaping import say, visible
+from danseo.display.progress import clock_time
 from danseo.runs.standing import Standing, StandingFile
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.plan import Point

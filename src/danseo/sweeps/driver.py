@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from danseo.config import flat
+from danseo.display.table import Table
 from danseo.runs.index import read_record
 from danseo.runs.locks import Locks
 from danseo.sweeps.board import Board
@@ -18,7 +19,6 @@ from danseo.sweeps.local import Ended
 from danseo.sweeps.plan import Point
 from danseo.sweeps.schedule import Entry, Schedule, Standing, State
 from danseo.sweeps.worker import Order, is_done, leave_error
-from danseo.tables import Table
 
 _TICK = 0.25
 _WATCH = 1.0

@@ -9,16 +9,16 @@ from statistics import mean
 from typing import Any
 
 from danseo.config import flat
-from danseo.progress import clock_time
+from danseo.display.progress import clock_time
+from danseo.display.table import Table, as_typed
+from danseo.runs.layouts.variants import short_setting
 from danseo.runs.naming import model_name, told_apart
-from danseo.runs.variants import short_setting
 from danseo.sweeps.clock import measured
 from danseo.sweeps.plan import Point, state_of
 from danseo.sweeps.preparing import Prepared
 from danseo.sweeps.ranges import Choice, Range
 from danseo.sweeps.schedule import longest_first, makespan
 from danseo.sweeps.space import Search
-from danseo.tables import Table, as_typed
 
 
 def make_forecast(prepared: Prepared, slots: int, *, force: bool = False) -> "Forecast | SearchForecast":

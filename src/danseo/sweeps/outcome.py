@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from danseo.runs.formats import compact
+from danseo.display.formats import compact
+from danseo.display.table import Table
 from danseo.runs.index import Record
-from danseo.runs.listing import run_table
+from danseo.runs.layouts.listing import run_table
 from danseo.sweeps.schedule import Schedule
-from danseo.tables import Table
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from danseo import data
 from danseo.config import RunConfig, flat
+from danseo.data import find
 from danseo.errors import DanseoError
 from danseo.experiment import identity_of
+from danseo.files import content_sha256
 from danseo.models.floor import FLOORS, make_floor
-from danseo.reading import content_sha256
 from danseo.runs.directory import Run, run_path
 from danseo.runs.index import Record, find_runs, read_record
 from danseo.tasks import get_task
@@ -89,7 +89,7 @@ class Planner:
         if name in self.hashes:
             return
         task = get_task(name)
-        files = {split: data.require_file(task, split, self.root) for split in ("train", "dev")}
+        files = {split: find.require_file(task, split, self.root) for split in ("train", "dev")}
         counts = {split: len(task.read(path)) for split, path in files.items()}
         self.hashes[name] = {path.name: content_sha256(path) for path in files.values()}
         self.examples[name] = counts

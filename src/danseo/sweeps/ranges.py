@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from danseo.config import RunConfig, checked, full_name, setting_paths, stated
 from danseo.errors import DanseoError
-from danseo.reading import quote, read_toml
+from danseo.files import quote, read_toml
 
 _RANGE_KEYS = {"low", "high", "log", "step"}
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from danseo import data
+from danseo.data import find
+from danseo.data.halves import in_half
+from danseo.display.table import Table, as_typed
 from danseo.errors import DanseoError
-from danseo.halves import in_half
-from danseo.predictions import read_predictions
-from danseo.scoring import measure
+from danseo.predictions.file import read_predictions
+from danseo.scoring.score import measure
 from danseo.sweeps.plan import Planner, Point, read_evaluations
 from danseo.sweeps.ranges import sample
 from danseo.sweeps.schedule import State
 from danseo.sweeps.space import Search, Sweep, named_in
 from danseo.sweeps.studies import database, load_optuna, opened, trial_number
-from danseo.tables import Table, as_typed
 from danseo.tasks import get_task
 
 
@@ -145,7 +145,7 @@ def select_scorer(root: Path) -> Callable[[Point], float]:
     def score(point: Point) -> float:
         task = get_task(point.config.task)
         if task.name not in examples:
-            examples[task.name] = data.load(task, "dev", root)
+            examples[task.name] = find.load(task, "dev", root)
         dev = examples[task.name]
         predictions = read_predictions(
             point.run.predictions_path("dev"), task, dev, skip=list(task.needs_probabilities)

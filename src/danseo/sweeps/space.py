@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from danseo.config import RunConfig, full_name, setting_paths, stated
 from danseo.errors import DanseoError, DataError
-from danseo.reading import quote, read_toml
+from danseo.files import quote, read_toml
 from danseo.recipes import configured, encoder_facts
 from danseo.sweeps.ranges import Space, by_full_name, leaves, read_space
 from danseo.tasks import get_task

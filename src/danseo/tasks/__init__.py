@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import UnknownTask
-from danseo.reading import check_unique
+from danseo.rows import check_unique
 from danseo.tasks import dp, mrc, ner, nli, relation, sts, wos, ynat
 from danseo.tasks.task import Task
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from danseo.files import quote, split_of
 from danseo.metrics.parsing import attachment, head_macro_f1, relation_macro_f1
 from danseo.metrics.statistic import Statistic
-from danseo.reading import Block, Row, is_parquet, quote, read_blocks, read_rows, split_of
 from danseo.records import ParseExample, Prediction
+from danseo.rows import Block, Row, is_parquet, read_blocks, read_rows
 from danseo.tasks.task import Task, answers_of, golds_of
 
 COMMON = tuple("NP NP_AJT VP NP_SBJ VP_MOD NP_OBJ AP NP_CNJ NP_MOD VNP DP VP_AJT VNP_MOD NP_CMP VP_SBJ".split())

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from danseo.files import quote
 from danseo.metrics.answering import exact_match, longest_common_substring, normalise_brackets, rouge_w
 from danseo.metrics.statistic import Statistic
-from danseo.reading import Row, is_parquet, quote, read_object, read_rows
 from danseo.records import Prediction, QuestionExample
+from danseo.rows import Row, is_parquet, read_object, read_rows
 from danseo.tasks.task import Task, answers_of, golds_of
 
 QUESTION_TYPES = {1: "paraphrase", 2: "several sentences", 3: "unanswerable", None: "not known"}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DataError
+from danseo.files import quote, split_of
 from danseo.metrics.statistic import Statistic, micro_f1
 from danseo.metrics.tagging import (
     entity_counts,
@@ -18,8 +19,8 @@ from danseo.metrics.tagging import (
     token_type_f1,
     without_spaces,
 )
-from danseo.reading import Block, Row, is_parquet, quote, read_blocks, read_rows, split_of
 from danseo.records import Prediction, TextExample
+from danseo.rows import Block, Row, is_parquet, read_blocks, read_rows
 from danseo.tasks.task import Task, answers_of, golds_of
 
 TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")

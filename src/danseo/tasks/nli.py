@@ -5,8 +5,8 @@ from pathlib import Path
 
 from danseo.metrics.classification import accuracy, label_macro_f1
 from danseo.metrics.statistic import Statistic
-from danseo.reading import Row, read_rows
 from danseo.records import Prediction, TextExample
+from danseo.rows import Row, read_rows
 from danseo.tasks.task import Task, answers_of, check_label, golds_of
 
 LABELS = ("entailment", "contradiction", "neutral")

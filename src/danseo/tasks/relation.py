@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from danseo.files import quote
 from danseo.metrics.classification import (
     Ranking,
     accuracy,
@@ -12,8 +13,8 @@ from danseo.metrics.classification import (
     relation_recall,
 )
 from danseo.metrics.statistic import Statistic
-from danseo.reading import Row, quote, read_rows
 from danseo.records import Entity, Prediction, RelationExample
+from danseo.rows import Row, read_rows
 from danseo.tasks.task import Task, answers_of, check_label, golds_of
 
 NO_RELATION = "no_relation"

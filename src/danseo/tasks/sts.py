@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from danseo.files import quote
 from danseo.metrics.regression import pearson, threshold_f1
 from danseo.metrics.statistic import Statistic
-from danseo.reading import Row, quote, read_rows
 from danseo.records import Prediction, TextExample
+from danseo.rows import Row, read_rows
 from danseo.tasks.task import Task, answers_of, golds_of
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from danseo.files import quote
 from danseo.metrics.statistic import Statistic
-from danseo.reading import quote
 from danseo.records import Prediction
 
 Kind = Literal["classify", "score", "tag", "parse", "answer", "track"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from danseo.metrics.classification import accuracy, label_macro_f1
 from danseo.metrics.statistic import Statistic
-from danseo.reading import read_rows
 from danseo.records import Prediction, TextExample
+from danseo.rows import read_rows
 from danseo.tasks.task import Task, answers_of, check_label, golds_of
 
 LABELS = ("정치", "경제", "사회", "생활문화", "세계", "IT과학", "스포츠")

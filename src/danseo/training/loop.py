@@ -14,7 +14,7 @@ from danseo.config import TrainConfig
 from danseo.errors import WorkFailed
 from danseo.models.encoder.kind import Features, Kind, Outputs
 from danseo.models.encoder.network import Network
-from danseo.models.masked import MaskedKind
+from danseo.models.masked.kind import MaskedKind
 from danseo.training.averaging import is_averaging
 from danseo.training.batching import epoch_batches, packed
 from danseo.training.optim import drop_tiny_moments, learning, rate_share, set_rates, state_tensors, take_moments

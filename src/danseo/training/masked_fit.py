@@ -9,7 +9,7 @@ from typing import Any
 
 from danseo.config import TrainConfig
 from danseo.models.encoder.kind import Features, Outputs
-from danseo.models.masked import MaskedKind, MaskedNetwork, held_out_scores
+from danseo.models.masked.kind import MaskedKind, MaskedNetwork, held_out_scores
 from danseo.pretraining.schedule import Schedule
 from danseo.runs.directory import Run
 from danseo.training.fit import Fitting, Progress, load_weights, weights_of

@@ -19,10 +19,11 @@ import torch
 from torch import nn
 
 from danseo.config import TrainConfig
-from danseo.data import cache_root
+from danseo.data.find import cache_root
 from danseo.errors import DanseoError, DataError
+from danseo.files import write_atomically
 from danseo.models.encoder.network import Network
-from danseo.reading import read_object, write_atomically
+from danseo.rows import read_object
 from danseo.runs.directory import Run
 from danseo.training.numbers import changes, conditions
 from danseo.training.workers import Workers

@@ -10,8 +10,8 @@ from statistics import mean
 from typing import Any, Literal
 
 from danseo.config import flat
+from danseo.display.progress import clock_time
 from danseo.errors import DanseoError
-from danseo.progress import clock_time
 from danseo.sweeps.ranges import Space, read_space_file, sample
 from danseo.sweeps.studies import database, load_optuna, opened, trial_number
 from danseo.tuning.targets import Outcome, Target

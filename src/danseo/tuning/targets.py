@@ -68,11 +68,11 @@ class TrainTarget:
         return f"{get_task(self.config.task).headline if named == 'headline' else named} on the select half of dev"
 
     def identity(self) -> dict[str, Any]:
-        from danseo import data
-        from danseo.reading import content_sha256
+        from danseo.data import find
+        from danseo.files import content_sha256
         from danseo.tasks import get_task
 
-        files = [data.require_file(get_task(self.config.task), split, self.root) for split in ("train", "dev")]
+        files = [find.require_file(get_task(self.config.task), split, self.root) for split in ("train", "dev")]
         return {path.name: content_sha256(path) for path in files}
 
     def run(self, settings: Mapping[str, Any], on_score: OnScore) -> Outcome:
@@ -140,7 +140,7 @@ class MaskedTarget:
             pass  # to its end, where a file may be cut off
 
     def identity(self) -> dict[str, Any]:
-        from danseo.pretraining.text import text_identity
+        from danseo.text.identity import text_identity
 
         told = text_identity(self.texts) if self.texts else str(self.dataset)
         return {"text": told, **{split: items_hash(items) for split, items in self.items.items()}}
@@ -190,7 +190,7 @@ class MaskedTarget:
         return value
 
     def report(self, outcome: Mapping[str, Any]) -> dict[str, Any]:
-        from danseo.probing.masked import MaskedModel
+        from danseo.models.masked.load import MaskedModel
         from danseo.probing.probe import ProbeOptions, probe_model
 
         folder = Path(outcome["folder"]) / f"checkpoint-{outcome['step']}"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from danseo.models.encoder.kind import Features, Kind
-from danseo.scoring import measure
+from danseo.scoring.score import measure
 
 _GOOD_CEILING = 99.0
 

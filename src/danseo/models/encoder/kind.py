@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from danseo.config import HeadConfig, TrainConfig
-from danseo.keeping import Arrays
 from danseo.models.encoder.pieces import Pieces
+from danseo.predictions.evidence import Arrays
 from danseo.records import Prediction
 from danseo.tasks.task import Task
 

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from danseo.config import RunConfig
+from danseo.data.halves import in_half
 from danseo.errors import DanseoError, WorkFailed
-from danseo.halves import in_half
-from danseo.keeping import packed_arrays
 from danseo.models.encoder.answer import Answer
 from danseo.models.encoder.classify import Classify
 from danseo.models.encoder.cost import Cost, tokenizer_cost
@@ -23,9 +22,10 @@ from danseo.models.encoder.relate import Relate
 from danseo.models.encoder.score import Regress
 from danseo.models.encoder.tag import Tag
 from danseo.models.encoder.track import Track
+from danseo.predictions.evidence import packed_arrays
 from danseo.records import Prediction
 from danseo.runs.directory import BEST, KEPT, Run
-from danseo.scoring import measure
+from danseo.scoring.score import measure
 from danseo.tasks.task import Task
 from danseo.training.batching import packed
 from danseo.training.fit import Fitting, Progress, kept_weights

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from danseo.errors import DanseoError
-from danseo.letters import Letters, letters_of
+from danseo.text.letters import Letters, letters_of
 
 
 class Cut:

@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from danseo.decoding import Array, character_probabilities, decode_texts, spread
-from danseo.keeping import Arrays, tag_arrays
 from danseo.models.encoder.kind import (
     IGNORED,
     Features,
@@ -21,6 +19,8 @@ from danseo.models.encoder.kind import (
 )
 from danseo.models.encoder.pieces import Cut
 from danseo.models.encoder.tag_official import encode_official, official_tags
+from danseo.predictions.evidence import Arrays, tag_arrays
+from danseo.predictions.viterbi import Array, character_probabilities, decode_texts, spread
 from danseo.records import Prediction
 
 CERTAIN = 40.0  # a logit that leaves nothing to the others

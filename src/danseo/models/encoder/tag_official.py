@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from tokenizers import Encoding
 
-from danseo.decoding import Array
 from danseo.errors import DanseoError
-from danseo.letters import Letters, letters_of
 from danseo.models.encoder.kind import Features, Kind
 from danseo.models.encoder.pieces import Cut
+from danseo.predictions.viterbi import Array
+from danseo.text.letters import Letters, letters_of
 
 Word = tuple[str, list[str]]
 """A word and its pieces, without the marks of continuation."""

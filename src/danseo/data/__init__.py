@@ -1,0 +1,1 @@
+"""Finding, checking and fetching data; its halves; users' own lines."""

@@ -1,0 +1,1 @@
+"""What a terminal and a table show: escaping, widths, tables and their formats, progress."""

@@ -1,0 +1,77 @@
+"""Score a run again: from its saved predictions, or by asking its model about other examples."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from danseo.data.find import data_root, require_file
+from danseo.errors import DanseoError
+from danseo.files import content_sha256
+from danseo.models.load import load_model
+from danseo.predictions.file import read_predictions
+from danseo.records import Prediction
+from danseo.runs.directory import Run
+from danseo.scoring.breakdown import details as detail_tables
+from danseo.scoring.score import baseline_scores, example_clusters, score
+from danseo.scoring.tables import ScoreSheet
+from danseo.tasks import get_task
+from danseo.tasks.task import Task
+
+
+def open_run(path: Path) -> Run:
+    """A run directory that exists."""
+    if not (path / "config.toml").is_file():
+        raise DanseoError(f"{path} is not a run directory (no config.toml); `danseo runs` lists them")
+    return Run(path)
+
+
+def evaluate_run(
+    path: Path,
+    split: str,
+    file: Path | None,
+    data_dir: str | None,
+    *,
+    details: bool = False,
+    errors: int = 0,
+    device: str | None = None,
+    precision: str | None = None,
+    trust_remote_code: bool = False,
+) -> ScoreSheet:
+    """The score sheet of a run on a split or file."""
+    run = open_run(path)
+    task = get_task(run.config.task)
+    gold = file or require_file(task, split, data_root(data_dir))
+    examples = task.read(gold)
+    predictions = None if precision else _saved(run, task, gold, examples)
+    source = run.predictions_path("dev") if predictions else run.path / "model"
+    if predictions is None:
+        predictions = load_model(run, device, precision, trust_remote_code=trust_remote_code).predict(examples)
+    skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
+    return ScoreSheet(
+        task,
+        gold,
+        source,
+        examples=len(examples),
+        n=len(examples),
+        clusters=len(set(example_clusters(task, examples))),
+        scores=score(task, examples, predictions, skip=skip),
+        baselines=baseline_scores(task, examples, skip),
+        details=detail_tables(task, examples, predictions, whole=details, errors=errors),
+        remark=task.remark(predictions),
+    )
+
+
+def _saved(run: Run, task: Task, gold: Path, examples: Sequence[Any]) -> list[Prediction] | None:
+    """The saved predictions where they answer the file."""
+    saved = run.predictions_path("dev")
+    if saved.is_file() and content_sha256(gold) == _dev_hash(run):
+        return read_predictions(saved, task, examples, skip=task.needs_probabilities)
+    return None
+
+
+def _dev_hash(run: Run) -> str | None:
+    """The hash of the dev file that the saved predictions answer."""
+    if not (run.path / "environment.json").is_file():
+        return None
+    hashes: dict[str, str] = run.read_json("environment.json")["data"]
+    return next((sha for name, sha in hashes.items() if "dev" in name or "validation" in name), None)

@@ -1,0 +1,1 @@
+"""Masked language models: the head, longer inputs, how long they may be."""

@@ -1,0 +1,168 @@
+"""Tags of characters from distributions over tags: what taggers end with, and ensembles of them; needs no torch.
+
+A row of zeros means that nobody knows anything about the character: no piece covers a space.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from danseo.tasks.ner import LABELS
+from danseo.text.letters import letters_of
+
+Array = npt.NDArray[Any]
+SMALLEST = 1e-30  # what a probability of 0 counts as, so that every sentence has a legal path
+
+
+def character_probabilities(
+    pieces: Array, offsets: Array, length: int, labels: tuple[str, ...] = LABELS
+) -> tuple[Array, Array]:
+    """Distributions of the pieces (n × labels) as those of the characters, and which characters have one.
+
+    The first character of a piece takes its distribution; a later one cannot begin an entity, so there P(I-x) takes
+    what B-x had. Works for one sentence, and for many at once when their characters are counted through.
+    """
+    owners, firsts = owners_of(offsets, length)
+    return spread(pieces, owners, firsts, labels), owners >= 0
+
+
+def owners_of(offsets: Array, length: int) -> tuple[Array, Array]:
+    """The piece of every character (-1 for none) and whether it starts there.
+
+    Of several pieces, such as the bytes of a syllable, the first that starts at the character has it.
+    """
+    owners, firsts = np.full(length, -1), np.zeros(length, dtype=bool)
+    starts, sizes = offsets[:, 0], offsets[:, 1] - offsets[:, 0]
+    pieces = np.repeat(np.arange(len(offsets)), sizes)
+    places = starts[pieces] + np.arange(len(pieces)) - (np.cumsum(sizes) - sizes)[pieces]
+    owners[places[::-1]] = pieces[::-1]  # of repeated places the last assignment stays: the earliest piece
+    filled = np.flatnonzero(sizes)[::-1]
+    owners[starts[filled]] = filled
+    firsts[starts[filled]] = True
+    return owners, firsts
+
+
+def spread(pieces: Array, owners: Array, firsts: Array, labels: tuple[str, ...] = LABELS) -> Array:
+    """The distribution of every character from that of its piece; zeros where there is none."""
+    _, begins, insides = columns(labels)
+    covered = owners >= 0
+    table = np.zeros((len(owners), len(labels)), dtype=pieces.dtype)
+    table[covered] = pieces[owners[covered]]
+    later = np.flatnonzero(covered & ~firsts)[:, None]
+    table[later, insides] += table[later, begins]
+    table[later, begins] = 0
+    return table
+
+
+@cache
+def columns(labels: tuple[str, ...]) -> tuple[int, list[int], list[int]]:
+    """Where O, the B- and the I- of the same types stand."""
+    begins = [place for place, label in enumerate(labels) if label.startswith("B-")]
+    return labels.index("O"), begins, [labels.index(f"I-{labels[place][2:]}") for place in begins]
+
+
+def decode_characters(
+    probabilities: Sequence[Array], covered: Sequence[Array], labels: tuple[str, ...] = LABELS
+) -> list[tuple[str, ...]]:
+    """The likeliest legal tags of each sentence: I-x only after B-x or I-x, and no B- where nothing is known.
+
+    A space inside an entity so carries I-; between equals O wins.
+    """
+    if not probabilities:
+        return []
+    outside, begins, insides = columns(labels)
+    order = [outside, *begins, *insides]
+    evidence = _evidence(np.concatenate(probabilities)[:, order], np.concatenate(covered))
+    lengths = np.array([len(rows) for rows in probabilities])
+    tags = np.array([labels[place] for place in order], dtype=object)[_best_paths(evidence, lengths)].tolist()
+    ends = np.cumsum(lengths).tolist()
+    return [tuple(tags[end - length : end]) for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+
+def decode_texts(
+    texts: Sequence[str], probabilities: Sequence[Array], covered: Sequence[Array], labels: tuple[str, ...] = LABELS
+) -> list[tuple[str, ...]]:
+    """As decode_characters, but a syllable that a text spells with several characters counts once."""
+    starts = [letters_of(text).starts for text in texts]
+    if not any(starts):
+        return decode_characters(probabilities, covered, labels)
+    firsts = [np.unique(found or range(len(text) + 1)) for found, text in zip(starts, texts, strict=True)]
+    rows = [table[places[:-1]] for table, places in zip(probabilities, firsts, strict=True)]
+    known = [which[places[:-1]] for which, places in zip(covered, firsts, strict=True)]
+    return [_spelled(tags, places) for tags, places in zip(decode_characters(rows, known, labels), firsts, strict=True)]
+
+
+def _spelled(tags: tuple[str, ...], firsts: Array) -> tuple[str, ...]:
+    """The tags of all characters from those of the places where something begins, and the end."""
+    sizes = np.diff(firsts).tolist()
+    spelled = ((tag, *[tag.replace("B-", "I-")] * (size - 1)) for tag, size in zip(tags, sizes, strict=True))
+    return tuple(chain.from_iterable(spelled))
+
+
+def _evidence(rows: Array, covered: Array) -> Array:
+    """Logarithms of probabilities; nothing is known of characters that no piece covers, but that none begins there."""
+    evidence: Array = np.log(np.maximum(rows.astype(np.float64), SMALLEST))
+    blank = np.zeros(evidence.shape[1])
+    blank[1 : 1 + _types(evidence)] = -np.inf
+    evidence[~covered] = blank
+    return evidence
+
+
+def _types(table: Array) -> int:
+    """How many types the columns O, B-…, I-… stand for."""
+    return int(table.shape[1] - 1) // 2
+
+
+def _best_paths(evidence: Array, lengths: Array) -> Array:
+    """The best states of all sentences, laid end to end; the loop goes over places, not over sentences."""
+    by_length = np.argsort(-lengths, kind="stable")
+    firsts = (np.cumsum(lengths) - lengths)[by_length]
+    alive = [int((lengths > place).sum()) for place in range(int(lengths.max()))]
+    from_any = np.zeros(len(evidence), dtype=np.int8)
+    from_begin = np.zeros((len(evidence), _types(evidence)), dtype=bool)
+    ends, scores = np.zeros(len(lengths), dtype=np.int8), np.zeros((len(lengths), 1))
+    for place, count in enumerate(alive):
+        rows = firsts[:count] + place
+        if place == 0:
+            scores = _start(evidence[rows])
+        else:
+            ends[count : len(scores)] = scores[count:].argmax(axis=1)
+            scores, from_any[rows], from_begin[rows] = _advance(scores[:count], evidence[rows])
+    ends[: len(scores)] = scores.argmax(axis=1)
+    return _trace(ends, firsts, alive, from_any, from_begin)
+
+
+def _start(evidence: Array) -> Array:
+    """Scores of the first character, which is inside of nothing."""
+    scores = evidence.copy()
+    scores[:, 1 + _types(evidence) :] = -np.inf
+    return scores
+
+
+def _advance(scores: Array, evidence: Array) -> tuple[Array, Array, Array]:
+    """Scores one character on; the best state before O and B-, and whether a B- is best before each I-."""
+    types = _types(scores)
+    begins, insides = scores[:, 1 : 1 + types], scores[:, 1 + types :]
+    best = scores.argmax(axis=1)  # O stands first, so it wins between equals
+    ahead = evidence.copy()
+    ahead[:, : 1 + types] += scores[np.arange(len(scores)), best][:, None]
+    ahead[:, 1 + types :] += np.maximum(begins, insides)
+    return ahead, best, begins >= insides
+
+
+def _trace(ends: Array, firsts: Array, alive: Sequence[int], from_any: Array, from_begin: Array) -> Array:
+    """The states on the best paths, read from the ends."""
+    states, types = np.zeros(len(from_any), dtype=np.int8), from_begin.shape[1]
+    current = ends[:0]
+    for place in range(len(alive) - 1, -1, -1):
+        rows = firsts[: len(current)] + place + 1
+        kind = np.maximum(current - 1 - types, 0)
+        inside = np.where(from_begin[rows, kind], 1 + kind, 1 + types + kind)
+        before = np.where(current > types, inside, from_any[rows])
+        current = np.concatenate([before, ends[len(current) : alive[place]]])
+        states[firsts[: len(current)] + place] = current
+    return states

@@ -1,0 +1,1 @@
+"""Runs laid out as the tables that people know."""

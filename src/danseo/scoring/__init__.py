@@ -1,0 +1,1 @@
+"""Scores of predictions: metrics with intervals, floors, breakdowns, comparisons."""

@@ -1,0 +1,1 @@
+"""Running text: documents, morphemes, letters, identity."""
