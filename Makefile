@@ -27,7 +27,7 @@ test: $(STAMP)
 	@$(BIN)/python -m pytest
 
 check: $(STAMP)
-	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
 
 format: $(STAMP)
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .

@@ -14,9 +14,10 @@ from typing import Any
 from danseo.data import find
 from danseo.demo import texts_of
 from danseo.display.table import Table, to_markdown
-from danseo.experiment import headline_of, run_experiment
+from danseo.experiment import run_experiment
 from danseo.models.scratch import Size, make_encoder
 from danseo.recipes import configured
+from danseo.runs.scores import headline_of
 from danseo.tasks import TASKS, get_task
 
 ROOT = Path(__file__).parents[1]

@@ -28,12 +28,13 @@ from danseo.config import RunConfig, TrainConfig, with_settings
 from danseo.data import find
 from danseo.data.find import cache_root
 from danseo.models.encoder.int8 import to_bytes
-from danseo.models.encoder.kind import IGNORED, Features, Kind
+from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.model import kind_of
 from danseo.models.encoder.network import Network, load_network, load_pieces, quiet_transformers
 from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import get_task
 from danseo.training.batching import packed
+from danseo.training.features import IGNORED, Features
 from danseo.training.loop import Engine, Plan, outputs_of, train_steps
 from danseo.training.optim import make_optimizer
 from danseo.training.speed import bf16_works, choose_gear, has_bf16

@@ -19,13 +19,14 @@ transformers = pytest.importorskip("transformers")
 
 from danseo.data.halves import half_of, in_half  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
-from danseo.experiment import headline_of, run_experiment  # noqa: E402
+from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder import model as encoder_model  # noqa: E402
 from danseo.models.encoder.int8 import to_bytes  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
 from danseo.models.load import load_model  # noqa: E402
 from danseo.recipes import configured  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
+from danseo.runs.scores import headline_of  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.training import speed  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402

@@ -8,13 +8,14 @@ from typing import Any
 from danseo.config import RunConfig
 from danseo.data import find
 from danseo.display.table import Table, to_markdown
-from danseo.experiment import headline_of, run_experiment
+from danseo.experiment import run_experiment
 from danseo.extras import require
 from danseo.files import write_atomically
 from danseo.models.load import packages_of
 from danseo.recipes import configured
 from danseo.runs.directory import Run
 from danseo.runs.layouts.single import beats
+from danseo.runs.scores import headline_of
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 

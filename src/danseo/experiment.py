@@ -1,24 +1,16 @@
 """One config in, one run out: the story of a run on one screen."""
 
-import math
 import os
-import platform
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo import __version__
 from danseo.config import RunConfig
 from danseo.data import find
-from danseo.data.halves import in_half
 from danseo.display.escaping import say
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
@@ -29,19 +21,17 @@ from danseo.models.floor import FLOORS, make_floor
 from danseo.models.load import packages_of
 from danseo.records import Prediction
 from danseo.runs.directory import Run, folder_identity, run_path
+from danseo.runs.environment import environment
 from danseo.runs.locks import owned
 from danseo.runs.naming import model_name
+from danseo.runs.scores import finite, score_halves
 from danseo.runs.standing import StandingFile
-from danseo.scoring.score import baseline_scores, score
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 if TYPE_CHECKING:
     from danseo.training.fit import Progress
     from danseo.training.loop import Step
-
-_VERSIONS = ("numpy", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "scikit-learn")
-
 
 OnScore = Callable[[int, float | None], None]
 """Called after every evaluation with the step and the score; it may raise to stop the training."""
@@ -204,11 +194,6 @@ def _stepped(
         job.on_score(step.number, job.run.read_log()[-1]["score"])
 
 
-def finite(number: float | None) -> float | None:
-    """The number, where JSON has a word for it."""
-    return number if number is not None and math.isfinite(number) else None
-
-
 def finish(job: Job, predictions: Sequence[Prediction], surroundings: dict[str, Any], facts: dict[str, Any]) -> None:
     """Predictions, surroundings, and the scores last: their presence means the run is whole."""
     job.run.write_predictions("dev", predictions)
@@ -227,70 +212,3 @@ def model_facts(job: Job) -> dict[str, str]:
         if job.model
         else {"name": model_name(model)}
     )
-
-
-def score_halves(
-    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], select_on: str, rounds: int = 1000
-) -> dict[str, Any]:
-    """Scores of the reported half and of all of dev, each under its name, with what answers without a model score."""
-    skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
-    splits: dict[str, Any] = {}
-    floors: dict[str, Any] = {}
-    for name in ("report", "dev"):
-        places = in_half(task, examples, name)
-        if places:
-            chosen = [examples[place] for place in places], [predictions[place] for place in places]
-            splits[name] = [s.as_dict() for s in score(task, *chosen, rounds=rounds, skip=skip)]
-            found = baseline_scores(task, chosen[0], skip, names=("majority", "random"))
-            floors[name] = {floor: {id_: finite(value) for id_, value in by.items()} for floor, by in found.items()}
-    return {
-        "task": task.name,
-        "headline": task.headline,
-        "selected_on": select_on,
-        "reported_on": "dev" if select_on == "dev" else "report",
-        "scores": splits,
-        "floors": floors,
-    }
-
-
-def headline_of(scores: dict[str, Any], split: str | None = None) -> dict[str, Any] | None:
-    """The headline score of a run, on the split that it reports."""
-    listed = scores["scores"].get(split or scores["reported_on"]) or scores["scores"].get("dev", [])
-    return next((s for s in listed if s["id"] == scores["headline"]), None)
-
-
-def environment(hashes: dict[str, str], device: str, seconds: float) -> dict[str, Any]:
-    """Versions, commit, data hashes, device, threads, time and memory."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {
-        "danseo": __version__,
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {name: found for name in _VERSIONS if (found := _version(name))},
-        "data": hashes,
-        "device": device,
-        "threads": _threads(),
-        "seconds": round(seconds, 3),
-        "peak_memory_gib": round(peak, 3),
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _threads() -> int | None:
-    return sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
-
-
-def _commit() -> str | None:
-    """The commit of danseo's own checkout, where it runs from one."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip() or None
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -12,7 +12,6 @@ import pytest
 from danseo.config import RunConfig, TrainConfig
 from danseo.data.halves import in_half
 from danseo.ensembling.spans import answer as decided
-from danseo.experiment import environment, score_halves
 from danseo.files import content_sha256
 from danseo.predictions.evidence import packed_arrays, span_arrays, tag_arrays, tree_arrays
 from danseo.predictions.thresholds import fitted_threshold
@@ -20,6 +19,8 @@ from danseo.predictions.trees import best_tree
 from danseo.predictions.viterbi import decode_characters
 from danseo.records import Prediction
 from danseo.runs.directory import Run
+from danseo.runs.environment import environment
+from danseo.runs.scores import score_halves
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 

@@ -11,7 +11,6 @@ from transformers import AutoModel, AutoTokenizer
 
 from danseo.config import HeadConfig, TrainConfig
 from danseo.errors import DanseoError
-from danseo.models.encoder.kind import IGNORED
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.parse import TAGS, OfficialParser, Parse, best_tree, last_tags, whole_arcs, word_pieces
 from danseo.models.encoder.pieces import Pieces
@@ -19,6 +18,7 @@ from danseo.models.scratch import Size, make_encoder
 from danseo.records import ParseExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
+from danseo.training.features import IGNORED
 
 TASK = TASKS["dp"]
 SIZE = Size(layers=2, hidden=64, heads=2, vocabulary=1000, positions=128)

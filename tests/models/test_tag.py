@@ -10,7 +10,6 @@ transformers = pytest.importorskip("transformers")
 from danseo.config import HeadConfig, TrainConfig  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.models.encoder import pieces as pieces_module  # noqa: E402
-from danseo.models.encoder.kind import IGNORED, padded  # noqa: E402
 from danseo.models.encoder.pieces import Pieces  # noqa: E402
 from danseo.models.encoder.tag import Tag  # noqa: E402
 from danseo.models.encoder.tag_official import fill_spaces  # noqa: E402
@@ -19,6 +18,7 @@ from danseo.predictions.viterbi import decode_characters  # noqa: E402
 from danseo.records import TextExample  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.text.letters import Letters  # noqa: E402
+from danseo.training.features import IGNORED, padded  # noqa: E402
 from tests.conftest import REAL_DATA  # noqa: E402
 
 TASK = TASKS["ner"]

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoModel, PreTrainedTokenizerFast
 
 from danseo.config import HeadConfig
-from danseo.models.encoder.kind import IGNORED, padded
 from danseo.models.encoder.model import Encoder
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.pieces import Pieces
@@ -21,6 +20,7 @@ from danseo.records import DialogueExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 from danseo.tasks.wos import slot_of
+from danseo.training.features import IGNORED, padded
 from danseo.training.workers import Workers
 from tests.tiny import quick_config, tiny_encoder
 

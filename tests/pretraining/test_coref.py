@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 
 from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
-from danseo.models.encoder.kind import Features  # noqa: E402
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
 from danseo.models.scratch import Size, train_tokenizer, wordpiece_tokenizer  # noqa: E402
 from danseo.pretraining.config import CorefConfig, MentionConfig  # noqa: E402
@@ -25,6 +24,7 @@ from danseo.pretraining.tables import coref_tables  # noqa: E402
 from danseo.text.documents import Document  # noqa: E402
 from danseo.text.identity import tokenizer_identity  # noqa: E402
 from danseo.text.morphology import Noun  # noqa: E402
+from danseo.training.features import Features  # noqa: E402
 from tests.pretraining.conftest import PLAIN, masked_model  # noqa: E402
 
 TEXT = "이순신에 대한 이야기는 오래 전부터 있었다. 그때 이순신의 소식이 들렸고 마침내 이순신을 보았다."

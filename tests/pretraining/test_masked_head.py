@@ -5,10 +5,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from danseo.models.encoder.kind import Features  # noqa: E402
 from danseo.models.masked.head import hidden_states, restarted, vocabulary_logits  # noqa: E402
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
 from danseo.pretraining.masking import Masked  # noqa: E402
+from danseo.training.features import Features  # noqa: E402
 from tests.pretraining.conftest import masked_model  # noqa: E402
 from tests.tiny import FAMILIES  # noqa: E402
 

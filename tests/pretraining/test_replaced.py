@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danseo.errors import DanseoError  # noqa: E402
-from danseo.models.encoder.kind import Features  # noqa: E402
 from danseo.models.masked.replaced import Generator, ReplacedKind, ReplacedNetwork, detection_scores, drawn  # noqa: E402
 from danseo.pretraining.config import MaskConfig  # noqa: E402
 from danseo.pretraining.masker import ReplacingMasker  # noqa: E402
 from danseo.pretraining.masking import BEGINS, SPECIAL, Vocabulary  # noqa: E402
+from danseo.training.features import Features  # noqa: E402
 from danseo.training.fit import weights_of  # noqa: E402
 from tests.pretraining.conftest import masked_model  # noqa: E402
 from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402

@@ -17,12 +17,13 @@ from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, par
 from danseo.ensembling.spans import Spans
 from danseo.ensembling.tags import Tags
 from danseo.errors import DanseoError
-from danseo.experiment import environment, finite, score_halves
 from danseo.predictions.evidence import Arrays, packed_arrays, span_arrays, tag_arrays, tree_arrays
 from danseo.records import Prediction
 from danseo.runs.answers import Member, Members, headline, open_members
 from danseo.runs.directory import Run
+from danseo.runs.environment import environment
 from danseo.runs.layouts.variants import distinct, model_names, variant_of
+from danseo.runs.scores import finite, score_halves
 from danseo.scoring.compare import compare
 from danseo.tasks.task import Task
 

@@ -15,12 +15,13 @@ from danseo.ensembling.compatible import check_alike, first_difference, model_fo
 from danseo.ensembling.fitting import only, parse_weights
 from danseo.ensembling.making import counted_twice, ensemble_name, gains, located, member_facts, member_models
 from danseo.errors import DanseoError
-from danseo.experiment import environment, finite, score_halves
 from danseo.extras import require
 from danseo.models.load import ENCODER, with_trust
 from danseo.models.weights import refuse_odd
 from danseo.runs.answers import Members, open_members
 from danseo.runs.directory import Run, folder_identity
+from danseo.runs.environment import environment
+from danseo.runs.scores import finite, score_halves
 
 
 def make_soup(

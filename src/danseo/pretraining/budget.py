@@ -11,7 +11,7 @@ from danseo.pretraining.packing import PackedRows
 from danseo.pretraining.schedule import Schedule, epoch_steps, planned
 
 if TYPE_CHECKING:
-    from danseo.training.masked_fit import MaskedFit
+    from danseo.pretraining.fit import MaskedFit
 
 SCHEDULE = "schedule.json"
 _TRIAL_SHARE = 0.05  # of the minutes, spent on measuring a step

@@ -35,7 +35,7 @@ from danseo.text.identity import text_identity, tokenizer_identity
 from danseo.text.morphology import Analyser, KiwiAnalyser
 
 if TYPE_CHECKING:
-    from danseo.training.masked_fit import MaskedFit
+    from danseo.pretraining.fit import MaskedFit
     from danseo.training.workers import Workers
 
 SETTINGS = "coref.toml"
@@ -157,8 +157,8 @@ def _identity(job: CorefJob, dataset: Path) -> str:
 
 def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Workers") -> None:
     from danseo.models.masked.kind import MaskedKind, MaskedNetwork, recovery_scores
+    from danseo.pretraining.fit import MaskedFit
     from danseo.training.fit import load_weights, weights_of
-    from danseo.training.masked_fit import MaskedFit
 
     config = job.config
     model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, needs_head=True)

@@ -22,7 +22,7 @@ from danseo.pretraining.masking import BEGINS, SPECIAL
 from danseo.rows import read_object
 
 if TYPE_CHECKING:
-    from danseo.models.encoder.kind import Features
+    from danseo.training.features import Features
 
 _OPEN_ROWS = 32  # that still wait for short parts
 SPLITS = ("train", "held_out")
@@ -113,7 +113,7 @@ class PackedRows(Sequence["Features"]):
         return self.total
 
     def __getitem__(self, index: Any) -> Any:
-        from danseo.models.encoder.kind import Features  # torch comes with it, and writing rows needs none
+        from danseo.training.features import Features  # torch comes with it, and writing rows needs none
 
         if isinstance(index, slice):
             return [self[k] for k in range(*index.indices(self.total))]

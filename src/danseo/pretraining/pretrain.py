@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from danseo.config import identifying
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
-from danseo.experiment import environment
 from danseo.plots.losses import draw_losses
 from danseo.pretraining.budget import planned_pieces, settled_schedule
 from danseo.pretraining.config import PretrainConfig
@@ -25,10 +24,11 @@ from danseo.pretraining.start import load_body, load_masked, save_masked, start_
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.overlap import guard_identity, left_out_line
 from danseo.runs.directory import Run, folder_identity
+from danseo.runs.environment import environment
 from danseo.text.identity import text_identity
 
 if TYPE_CHECKING:
-    from danseo.training.masked_fit import MaskedFit
+    from danseo.pretraining.fit import MaskedFit
     from danseo.training.workers import Workers
 
 SETTINGS = "pretrain.toml"
@@ -156,7 +156,7 @@ def text_fit(
     pieces: float = math.inf,
 ) -> "MaskedFit":
     """The model with its objective, ready to be fitted on so many pieces."""
-    from danseo.training.masked_fit import MaskedFit
+    from danseo.pretraining.fit import MaskedFit
 
     make = _replaced if config.objective == "rtd" else _masked
     network, kind, scores = make(config, model, tokenizer)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from danseo.config import TrainConfig
-from danseo.models.encoder.kind import Features
 from danseo.runs.directory import BEST, KEPT, Run
 from danseo.training.averaging import Average
+from danseo.training.features import Features
 from danseo.training.loop import Engine, Plan, Step, Stopwatch, train_steps
 from danseo.training.optim import make_optimizer
 from danseo.training.workers import Workers

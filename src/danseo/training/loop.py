@@ -12,11 +12,9 @@ from torch import Tensor, nn
 
 from danseo.config import TrainConfig
 from danseo.errors import WorkFailed
-from danseo.models.encoder.kind import Features, Kind, Outputs
-from danseo.models.encoder.network import Network
-from danseo.models.masked.kind import MaskedKind
 from danseo.training.averaging import is_averaging
 from danseo.training.batching import epoch_batches, packed
+from danseo.training.features import Features, Objective, Outputs, TrainableNetwork
 from danseo.training.optim import drop_tiny_moments, learning, rate_share, set_rates, state_tensors, take_moments
 from danseo.training.speed import Gear
 from danseo.training.workers import Workers, runs_out
@@ -78,8 +76,8 @@ class Plan:
 class Engine:
     """A network with all that computing with it takes."""
 
-    network: Network
-    kind: Kind | MaskedKind
+    network: TrainableNetwork
+    kind: Objective
     workers: Workers
     gear: Gear
     tokens: int

@@ -22,9 +22,9 @@ from danseo.config import TrainConfig
 from danseo.data.find import cache_root
 from danseo.errors import DanseoError, DataError
 from danseo.files import write_atomically
-from danseo.models.encoder.network import Network
 from danseo.rows import read_object
 from danseo.runs.directory import Run
+from danseo.training.features import TrainableNetwork
 from danseo.training.numbers import changes, conditions
 from danseo.training.workers import Workers
 
@@ -52,12 +52,12 @@ class Gear:
         dtype = _HALVES.get(self.precision)
         return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
 
-    def engage(self, network: Network) -> None:
+    def engage(self, network: TrainableNetwork) -> None:
         if not takes(network, self.attention):
             raise DanseoError(f"this encoder has no {self.attention} attention; use attention=auto")
 
 
-def takes(network: Network, attention: str) -> bool:
+def takes(network: TrainableNetwork, attention: str) -> bool:
     """Switch to an attention where the family has it; some only warn and go on with their own."""
     try:
         network.use_attention(attention)
@@ -67,7 +67,7 @@ def takes(network: Network, attention: str) -> bool:
 
 
 def settled_gear(
-    network: Network,
+    network: TrainableNetwork,
     config: TrainConfig,
     workers: Workers,
     run: Run | None,
@@ -128,7 +128,7 @@ def recorded_gear(run: Run, config: TrainConfig, device: torch.device) -> Gear |
 
 
 def choose_gear(
-    network: Network,
+    network: TrainableNetwork,
     config: TrainConfig,
     device: torch.device,
     memory: Path,
@@ -160,7 +160,7 @@ def _attentions(config: TrainConfig) -> tuple[str, ...]:
     return ("sdpa", "eager") if config.attention == "auto" else (config.attention,)
 
 
-def _operations(network: Network) -> float:
+def _operations(network: TrainableNetwork) -> float:
     """Of learning from one piece: two per weight forward and four backward; tables are only looked up."""
     body = network.model.base_model
     weights: int = sum(parameter.numel() for parameter in body.parameters())
@@ -228,7 +228,7 @@ for _ in range(100):
 
 
 def _fastest_known(
-    network: Network,
+    network: TrainableNetwork,
     gears: list[Gear],
     device: torch.device,
     memory: Path,
@@ -251,7 +251,7 @@ def _fastest_known(
     return min(gears, key=lambda gear: float(times[names[gear]]))
 
 
-def _key(network: Network, device: torch.device) -> str:
+def _key(network: TrainableNetwork, device: torch.device) -> str:
     """What times depend on: the device, and the size of the body, whatever head is on it."""
     cpu = device.type == "cpu"
     name = f"cpu {torch.backends.cpu.get_cpu_capability()}" if cpu else torch.cuda.get_device_name(device)
@@ -297,7 +297,7 @@ def _shortened(body: Any) -> Iterator[float]:
             setattr(parent, name, child)
 
 
-def _shape(network: Network, device: torch.device) -> tuple[int, int]:
+def _shape(network: TrainableNetwork, device: torch.device) -> tuple[int, int]:
     """Rows and pieces of a batch as the device will see them."""
     rows, width = getattr(network, "shape", _SHAPE)
     if device.type != "cpu":
@@ -306,7 +306,7 @@ def _shape(network: Network, device: torch.device) -> tuple[int, int]:
     return rows, width
 
 
-def _trial(network: Network, gear: Gear, device: torch.device) -> float:
+def _trial(network: TrainableNetwork, gear: Gear, device: torch.device) -> float:
     """Seconds of one forward and backward pass of the body over a batch of ordinary shape."""
     gear.engage(network)
     ids = torch.full(_shape(network, device), 5, device=device)

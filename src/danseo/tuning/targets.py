@@ -90,7 +90,7 @@ class TrainTarget:
         return Outcome(scores["select_score"], scores["best_step"], str(run.path))
 
     def report(self, outcome: Mapping[str, Any]) -> dict[str, Any]:
-        from danseo.experiment import headline_of
+        from danseo.runs.scores import headline_of
 
         found = headline_of(Run(Path(outcome["folder"])).read_json("scores.json"), "report")
         return {"on": "the report half of dev", "scores": [found] if found else []}

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from danseo.models.encoder.kind import Features, Kind, Outputs
+from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.models.encoder.positions import place_cross_entropy
 from danseo.predictions.evidence import Arrays, Spans, span_arrays
 from danseo.predictions.thresholds import fitted_threshold
 from danseo.records import Prediction, QuestionExample
+from danseo.training.features import Features, Outputs
 
 _WORD_ENDS = " \t\r\n\u202f"  # where the official code splits passages into words
 

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from danseo.models.encoder.kind import Features, Kind, Outputs, balanced_weights, log_softmax, weighted_cross_entropy
+from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
 from danseo.models.encoder.pieces import Cut
 from danseo.records import Prediction
+from danseo.training.features import Features, Outputs
 
 
 class Classify(Kind):

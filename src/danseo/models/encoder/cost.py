@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from danseo.models.encoder.kind import Features, Kind
+from danseo.models.encoder.kind import Kind
 from danseo.scoring.score import measure
+from danseo.training.features import Features
 
 _GOOD_CEILING = 99.0
 

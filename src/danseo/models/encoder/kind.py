@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,24 +13,7 @@ from danseo.models.encoder.pieces import Pieces
 from danseo.predictions.evidence import Arrays
 from danseo.records import Prediction
 from danseo.tasks.task import Task
-
-IGNORED = -100
-Outputs = dict[str, Any]
-"""What the network made of one features record: numpy arrays without padding."""
-
-
-@dataclass(slots=True)
-class Features:
-    """One input of the network; an example may have several (windows) and says which it belongs to."""
-
-    example: int
-    ids: list[int]
-    segments: list[int]
-    fields: dict[str, Any] = field(default_factory=dict)
-    """What the kind itself needs: offsets, word places, labels."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
+from danseo.training.features import IGNORED, Features, Outputs
 
 
 class Kind(ABC):
@@ -118,15 +100,6 @@ class Kind(ABC):
     def perfect_outputs(self, examples: Sequence[Any], features: Sequence[Features]) -> list[Outputs] | None:
         """Outputs of a network that knows the gold labels of its pieces: what the tokenizer makes possible."""
         return None
-
-
-def padded(rows: Sequence[Any], value: int) -> Tensor:
-    """Rows of different length, lists or arrays, as one tensor."""
-    width = max(len(row) for row in rows)
-    table = np.full((len(rows), width), value, dtype=np.int64)
-    for number, row in enumerate(rows):
-        table[number, : len(row)] = row
-    return torch.from_numpy(table)
 
 
 def log_softmax(array: Any) -> Any:

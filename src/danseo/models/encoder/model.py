@@ -15,7 +15,7 @@ from danseo.models.encoder.answer import Answer
 from danseo.models.encoder.classify import Classify
 from danseo.models.encoder.cost import Cost, tokenizer_cost
 from danseo.models.encoder.int8 import to_bytes
-from danseo.models.encoder.kind import Features, Kind, Outputs
+from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.network import Network, load_network, load_pieces, save_network
 from danseo.models.encoder.parse import Parse
 from danseo.models.encoder.relate import Relate
@@ -28,6 +28,7 @@ from danseo.runs.directory import BEST, KEPT, Run
 from danseo.scoring.score import measure
 from danseo.tasks.task import Task
 from danseo.training.batching import packed
+from danseo.training.features import Features, Outputs
 from danseo.training.fit import Fitting, Progress, kept_weights
 from danseo.training.loop import Engine, Step, outputs_of
 from danseo.training.numbers import conditions, settle

@@ -11,16 +11,17 @@ from torch import Tensor, nn
 from danseo.config import RunConfig
 from danseo.errors import DanseoError, NetworkError
 from danseo.hub import WAYS, pretrained
-from danseo.models.encoder.kind import Features, Kind, padded
+from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.weights import check_finite, check_new, check_whole, refuse_missing
 from danseo.runs.directory import read_tensors
+from danseo.training.features import Features, TrainableNetwork, padded
 
 HEAD_WEIGHTS = "head.safetensors"
 
 
-class Network(nn.Module):
+class Network(TrainableNetwork):
     """Batch in, outputs out; a stock model brings its own head."""
 
     def __init__(self, model: Any, head: nn.Module | None, *, reads_first: bool = False) -> None:
@@ -29,10 +30,6 @@ class Network(nn.Module):
         self.reads_first = reads_first  # the stock head looks at the first piece only
         # Segment ids only where the encoder has a table for them: RoBERTa's has one row, and id 1 is out of range.
         self.uses_segments = getattr(model.config, "type_vocab_size", 0) > 1
-
-    def use_attention(self, name: str) -> None:
-        """Compute attention in this of the library's ways."""
-        self.model.set_attn_implementation(name)
 
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}

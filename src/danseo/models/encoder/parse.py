@@ -10,21 +10,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from danseo.config import HeadConfig
 from danseo.errors import DanseoError
-from danseo.models.encoder.kind import (
-    IGNORED,
-    Features,
-    Kind,
-    Outputs,
-    balanced_weights,
-    log_softmax,
-    padded,
-    weighted_cross_entropy,
-)
+from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
 from danseo.models.encoder.positions import NOWHERE, place_cross_entropy
 from danseo.predictions.evidence import Arrays, tree_arrays
 from danseo.predictions.trees import FLOOR, best_tree
 from danseo.records import ParseExample, Prediction
 from danseo.tasks.dp import TAGS
+from danseo.training.features import IGNORED, Features, Outputs, padded
 
 LSTM_SIZE, TAG_SIZE = 768, 256  # of the official architecture
 

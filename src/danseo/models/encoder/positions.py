@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn import functional
 
-from danseo.models.encoder.kind import IGNORED
+from danseo.training.features import IGNORED
 
 NOWHERE = -1e9
 """The score of a place that is not there: padding, or a word as its own head."""

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from danseo.errors import DanseoError
 from danseo.models.encoder.classify import Classify
-from danseo.models.encoder.kind import Features
 from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.records import RelationExample
+from danseo.training.features import Features
 
 Span = tuple[int, int]
 Edge = tuple[int, int | None]

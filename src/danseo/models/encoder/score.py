@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from danseo.models.encoder.classify import encode_texts
-from danseo.models.encoder.kind import Features, Kind, Outputs
+from danseo.models.encoder.kind import Kind
 from danseo.records import Prediction
+from danseo.training.features import Features, Outputs
 
 
 class Regress(Kind):

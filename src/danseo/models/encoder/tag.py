@@ -7,21 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from danseo.models.encoder.kind import (
-    IGNORED,
-    Features,
-    Kind,
-    Outputs,
-    balanced_weights,
-    log_softmax,
-    padded,
-    weighted_cross_entropy,
-)
+from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
 from danseo.models.encoder.pieces import Cut
 from danseo.models.encoder.tag_official import encode_official, official_tags
 from danseo.predictions.evidence import Arrays, tag_arrays
 from danseo.predictions.viterbi import Array, character_probabilities, decode_texts, spread
 from danseo.records import Prediction
+from danseo.training.features import IGNORED, Features, Outputs, padded
 
 CERTAIN = 40.0  # a logit that leaves nothing to the others
 

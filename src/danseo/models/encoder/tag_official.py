@@ -12,10 +12,11 @@ import numpy as np
 from tokenizers import Encoding
 
 from danseo.errors import DanseoError
-from danseo.models.encoder.kind import Features, Kind
+from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.pieces import Cut
 from danseo.predictions.viterbi import Array
 from danseo.text.letters import Letters, letters_of
+from danseo.training.features import Features
 
 Word = tuple[str, list[str]]
 """A word and its pieces, without the marks of continuation."""

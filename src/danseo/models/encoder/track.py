@@ -8,19 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from danseo.models.encoder.kind import (
-    IGNORED,
-    Features,
-    Kind,
-    Outputs,
-    balanced_weights,
-    padded,
-    weighted_cross_entropy,
-)
+from danseo.models.encoder.kind import Kind, balanced_weights, weighted_cross_entropy
 from danseo.models.encoder.values import Ids, Said, Values, count_values, spelled
 from danseo.models.encoder.writer import GATES, PTR, Measures, QueryHead, TradeHead
 from danseo.records import DialogueExample, Prediction
 from danseo.tasks.wos import slot_of
+from danseo.training.features import IGNORED, Features, Outputs, padded
 
 _GATE = {name: number for number, name in enumerate(GATES) if name != "ptr"}
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from danseo.models.encoder.kind import IGNORED, Features, Outputs, padded
 from danseo.models.encoder.network import Network
 from danseo.models.masked.head import states_at, vocabulary_logits
+from danseo.training.features import IGNORED, Features, Outputs, padded
 
 Masker = Callable[[Features, int | None], Any]
 """From a features record and a step (None for evaluation, where the gaps never change) to its Masked."""
@@ -67,7 +67,7 @@ def at_gaps(padded_values: Tensor, batch: dict[str, Tensor]) -> Tensor:
 class MaskedKind:
     """The part of a Kind that the loop uses: masks for the step at hand, and the loss."""
 
-    usual_weight = None  # sequences are packed, so all weigh about the same
+    usual_weight: float | None = None  # sequences are packed, so all weigh about the same
 
     def __init__(
         self, masker: Masker, pad: int, on_batch: Callable[[Sequence[Features]], None] = lambda batch: None

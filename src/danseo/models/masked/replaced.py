@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from danseo.models.encoder.kind import Features, Outputs, padded
 from danseo.models.encoder.network import without_pooler
 from danseo.models.masked.head import hidden_states, states_at
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork, at_gaps, by_record
+from danseo.training.features import Features, Outputs, padded
 
 
 class SharedEmbeddings(nn.Module):

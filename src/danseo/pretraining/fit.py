@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from danseo.config import TrainConfig
-from danseo.models.encoder.kind import Features, Outputs
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork, held_out_scores
 from danseo.pretraining.schedule import Schedule
 from danseo.runs.directory import Run
+from danseo.training.features import Features, Outputs
 from danseo.training.fit import Fitting, Progress, load_weights, weights_of
 from danseo.training.loop import Engine, Step, outputs_of, train_steps
 from danseo.training.numbers import settle

@@ -8,11 +8,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danseo.config import TrainConfig  # noqa: E402
-from danseo.models.encoder.kind import Features  # noqa: E402
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
+from danseo.pretraining.fit import MaskedFit  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
-from danseo.training import masked_fit  # noqa: E402
-from danseo.training.masked_fit import MaskedFit  # noqa: E402
+from danseo.training.features import Features  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
 from tests.training.test_optim import network_of  # noqa: E402
 
@@ -32,7 +31,7 @@ def test_a_step_is_measured_by_small_ones(tmp_path, monkeypatch, batch, sizes):
     model = network_of("bert", "AutoModelForMaskedLM").model
     network, kind = MaskedNetwork(model, 16), MaskedKind(masked, 0)
     fit = MaskedFit(network, kind, TrainConfig(**settings), 1, Workers("cpu"), Run(tmp_path))
-    steps, now, seen = masked_fit.train_steps, 0.0, []
+    steps, now, seen = fit.train_steps, 0.0, []
 
     def timed(*arguments):
         nonlocal now
@@ -41,8 +40,8 @@ def test_a_step_is_measured_by_small_ones(tmp_path, monkeypatch, batch, sizes):
             now += 1 + seen[-1] / 2 + (9 if len(seen) <= len(sizes) else 0)  # the first ones warm up
             yield step
 
-    monkeypatch.setattr(masked_fit, "train_steps", timed)
-    monkeypatch.setattr(masked_fit, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(fit, "train_steps", timed)
+    monkeypatch.setattr(fit, "time", SimpleNamespace(perf_counter=lambda: now))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     assert fit.seconds_per_step(ROWS, 5.0) == pytest.approx(1 + batch / 2)
     assert seen == sizes * 2, "a warm-up and one round: the time is over"
