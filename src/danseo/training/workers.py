@@ -1,5 +1,6 @@
 """One training on one or many processes: who I am, and how results come together."""
 
+import atexit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
@@ -168,7 +169,8 @@ def runs_out(take: Callable[[], None]) -> bool:
 
 @cache
 def _talking() -> Any:
-    """The processes as they talk without devices; made once, by all of them."""
+    """The processes as they talk without devices; made once, by all of them, and given up when they end."""
+    atexit.register(torch.distributed.destroy_process_group)  # threads of a group that outlives Python may abort it
     return torch.distributed.new_group(backend="gloo", timeout=_PATIENCE)
 
 
