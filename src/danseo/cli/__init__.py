@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from danseo import __version__
-from danseo.cli import data, ensembles, masked, scoring, settings, sweeps, training
+from danseo.cli import data, ensembles, exports, masked, scoring, settings, sweeps, training
 from danseo.cli.common import WholeHelp, as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.display.escaping import say, visible
 from danseo.errors import DanseoError
@@ -29,7 +29,7 @@ def cli(context: click.Context) -> None:
     help_alone(context)
 
 
-for room in (scoring, training, sweeps, ensembles, masked, settings):
+for room in (scoring, training, sweeps, ensembles, exports, masked, settings):
     for command in room.COMMANDS:
         cli.add_command(command)
 cli.add_command(data.data)

@@ -12,21 +12,36 @@ from danseo.cli.common import (
     details_option,
     errors_option,
     gold_path,
+    parse_task,
     partial_option,
     seed_option,
     show,
     skip_option,
-    task_argument,
 )
 
 if TYPE_CHECKING:
     from danseo.tasks.task import Task
 
 
-@click.command("score")
-@task_argument
-@click.argument("gold")
-@click.argument("predictions", type=click.Path(path_type=Path))
+def _optional_task(context: click.Context, parameter: click.Parameter, name: str | None) -> "Task | None":
+    return parse_task(context, parameter, name) if name else None
+
+
+def _verify(bundle: Path, data_dir: str | None, as_json: bool, task: "Task | None") -> None:
+    """Tell whether a bundle is what it says."""
+    from danseo.exports.verify import verify_bundle
+
+    if task:
+        raise click.UsageError("--bundle names its own task and predictions; leave out TASK, GOLD and PREDICTIONS.")
+    verdict = verify_bundle(bundle, data_dir)
+    show(verdict.tables(), as_json, verdict.as_dict())
+
+
+@click.command("score", options_metavar="[OPTIONS]")
+@click.argument("task", required=False, callback=_optional_task)
+@click.argument("gold", required=False)
+@click.argument("predictions", required=False, type=click.Path(path_type=Path))
+@click.option("--bundle", metavar="ZIP", type=click.Path(path_type=Path), help="Verify this bundle instead.")
 @data_option
 @details_option
 @errors_option
@@ -44,9 +59,10 @@ if TYPE_CHECKING:
 )
 @as_json_option
 def score_command(
-    task: "Task",
-    gold: str,
-    predictions: Path,
+    task: "Task | None",
+    gold: str | None,
+    predictions: Path | None,
+    bundle: Path | None,
     data_dir: str | None,
     details: bool,
     errors: int,
@@ -58,10 +74,17 @@ def score_command(
     batch: int,
     as_json: bool,
 ) -> None:
-    """Score anybody's predictions: GOLD is a raw file, or dev or train of the data folder."""
+    """Score anybody's predictions: GOLD is a raw file, or dev or train of the data folder; or verify a bundle."""
     from danseo.display.progress import Waiting
     from danseo.scoring.tables import score_file
 
+    if bundle:
+        return _verify(bundle, data_dir, as_json, task)
+    if task is None or gold is None or predictions is None:
+        missing = next(
+            name for name, value in (("TASK", task), ("GOLD", gold), ("PREDICTIONS", predictions)) if not value
+        )
+        raise click.UsageError(f"Missing argument '{missing}'.")
     with Waiting("resampling", quiet=as_json) as waiting:
         sheet = score_file(
             task,

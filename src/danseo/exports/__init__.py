@@ -1,0 +1,1 @@
+"""What leaves a run: the table of formats, one file each."""

@@ -1,0 +1,45 @@
+"""The formats there are, and one way to all of them."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from danseo.display.table import Table
+from danseo.errors import DanseoError
+from danseo.exports import bundle
+from danseo.exports.format import Format, Request
+from danseo.extras import extra_of, is_installed, require
+
+FORMATS: dict[str, Format] = {format_.name: format_ for format_ in (bundle.FORMAT,)}
+
+
+def get_format(name: str) -> Format:
+    """A format by its name."""
+    if name in FORMATS:
+        return FORMATS[name]
+    near = get_close_matches(name, FORMATS, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise DanseoError(f"no export format named {name!r}; {hint}known: {', '.join(FORMATS)}")
+
+
+def export(name: str, request: Request) -> Mapping[str, Any]:
+    """Write a run in a format, and tell what was made."""
+    format_ = get_format(name)
+    if foreign := [option for option in request.options if option not in format_.options]:
+        raise DanseoError(f"--{foreign[0].replace('_', '-')} is not an option of the format {name}; leave it out")
+    require(*format_.packages)
+    return {"format": name, **format_.write(request)}
+
+
+def formats_table() -> Table:
+    """All formats with the extra that each needs."""
+    rows: list[tuple[object, ...]] = [
+        (format_.name, format_.what, _extras(format_), all(map(is_installed, format_.packages)))
+        for format_ in FORMATS.values()
+    ]
+    note = "danseo export RUN --to FORMAT; an extra comes with: pip install 'danseo[EXTRA]'"
+    return Table("export formats", ("format", "what", "extra", "installed"), rows, note)
+
+
+def _extras(format_: Format) -> str | None:
+    return ", ".join(dict.fromkeys(filter(None, map(extra_of, format_.packages)))) or None
