@@ -256,6 +256,43 @@ def test_a_run_goes_on_from_its_checkpoint_and_not_from_the_start(small, encoder
     assert not (cut / "error.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("damaged", "said", "first"),
+    [
+        (["checkpoint/state.safetensors"], "going on from the checkpoint before it", 8),
+        (["checkpoint/state.safetensors", "checkpoint.old/state.json"], "starting from the beginning", 2),
+        (["best.safetensors"], "starting from the beginning", 2),
+    ],
+)
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(
+    small, encoder, tmp_path, monkeypatch, capsys, damaged, said, first
+):
+    config = quick_config("ynat", encoder("bert"), limit=32, epochs=2, evaluations=2)
+    whole = run_experiment(config, small, tmp_path / "whole", quiet=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "write_predictions", failing)
+        with pytest.raises(WorkFailed):
+            run_experiment(config, small, tmp_path / "cut", quiet=True)
+    (cut,) = (tmp_path / "cut").glob("ynat--*")
+    for name in damaged:
+        (cut / name).write_bytes((cut / name).read_bytes()[:-1])
+    steps, saved = [], Run.save_checkpoint
+
+    def noting(self, tensors, state):
+        steps.append(state["step"])
+        saved(self, tensors, state)
+
+    monkeypatch.setattr(Run, "save_checkpoint", noting)
+    again = run_experiment(config, small, tmp_path / "cut")
+    assert said in capsys.readouterr().err
+    assert steps[0] == first
+    assert results(again) == results(whole)
+
+
+def failing(*arguments: object) -> None:
+    raise WorkFailed("no room")
+
+
 # Halves and scores
 
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from danseo import files  # noqa: E402
 from danseo.config import RunConfig, flat, with_settings  # noqa: E402
-from danseo.errors import DanseoError, WorkFailed  # noqa: E402
+from danseo.errors import WorkFailed  # noqa: E402
 from danseo.records import Prediction  # noqa: E402
 from danseo.runs import directory  # noqa: E402
 from danseo.runs.directory import BEST, Run, fingerprint, folder_identity, run_name  # noqa: E402
@@ -67,7 +67,7 @@ def test_a_checkpoint_comes_back_as_it_was(run):
     for number in (1, 2):
         run.save_checkpoint(*checkpoint(number))
         assert saved_step(run) == number
-    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoint", "config.toml"]
+    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoint", "checkpoint.old", "config.toml"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,8 @@ def test_a_checkpoint_comes_back_as_it_was(run):
         (directory, "_write_synced", 2, 1),  # between tensors and state
         (Path, "rename", 1, 1),  # before the old one moves away
         (Path, "rename", 2, 1),  # between the renamings: only the old one is whole
-        (shutil, "rmtree", 3, 2),  # before the old one is deleted
+        (directory, "_write_synced", 3, 1),  # before the seal
+        (shutil, "rmtree", 2, 1),  # before the one before it is deleted
     ],
 )
 def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(run, monkeypatch, owner, name, at, step):
@@ -93,7 +94,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(run, monkeypatch, owner,
 
 @pytest.mark.parametrize("deleted", ["state.json", "state.safetensors", None])
 def test_two_kills_in_a_row_leave_a_whole_checkpoint(run, monkeypatch, deleted):
-    """The first comes between the renamings, the second while the next checkpoint is saved."""
+    """The first comes between the renamings, the second while the one before is deleted to make room."""
     run.save_checkpoint(*checkpoint(1))
     with monkeypatch.context() as patched:
         killing(patched, Path, "rename", 2)
@@ -113,9 +114,10 @@ def test_two_kills_in_a_row_leave_a_whole_checkpoint(run, monkeypatch, deleted):
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", half_removed)
         patched.setattr(Path, "mkdir", lambda self, **options: make(self, parents=True, exist_ok=True))
+        run.save_checkpoint(*checkpoint(2))
         with pytest.raises(Killed):
-            run.save_checkpoint(*checkpoint(2))
-    assert saved_step(run) in (1, 2)
+            run.save_checkpoint(*checkpoint(3))
+    assert saved_step(run) == 2
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(run, monkeypatch):
@@ -294,12 +296,61 @@ def test_names_can_be_read(model, start):
     assert len(name) == len(start) + 8
 
 
-def test_a_damaged_state_is_one_line(run):
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def as_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def as_dangling_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("name", ["state.json", "state.safetensors", "sha256.txt"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-2]),
+        lambda path: path.write_bytes(b""),
+        lambda path: flip(path, -3),
+        as_pipe,
+        as_folder,
+        as_dangling_link,
+    ],
+    ids=["cut", "empty", "flipped", "pipe", "folder", "dangling"],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_counts(run, name, damage):
+    for number in (1, 2):
+        run.save_checkpoint(*checkpoint(number))
+    damage(run.path / "checkpoint" / name)
+    notes: list[str] = []
+    found = run.load_checkpoint(notes.append)
+    assert found
+    assert found[1]["step"] == 1
+    assert str(run.path / "checkpoint") in notes[0]
+    assert notes[1] == "note: going on from the checkpoint before it"
+    shutil.rmtree(run.path / "checkpoint.old")
+    notes.clear()
+    assert run.load_checkpoint(notes.append) is None
+    assert "starting from the beginning" in notes[-1]
+    assert not any("\n" in note for note in notes)
+
+
+def test_a_checkpoint_of_an_older_version_has_no_seal(run):
     run.save_checkpoint(*checkpoint(1))
-    (run.path / "checkpoint" / "state.json").write_text("{")
-    with pytest.raises(DanseoError) as caught:
-        run.load_checkpoint()
-    assert "\n" not in str(caught.value)
+    (run.path / "checkpoint" / "sha256.txt").unlink()
+    assert saved_step(run) == 1
 
 
 def test_json_is_written_whole_or_not_at_all(run, monkeypatch):

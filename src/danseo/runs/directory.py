@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from danseo.records import Prediction
 from danseo.runs.naming import folder_name
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
+SEAL = "sha256.txt"  # of a checkpoint's two files, as a flipped bit shows nowhere else
 STANDING = "standing.json"  # how far a training is, while it goes on
 KEPT = "weights"  # where averaging keeps last, best_raw, best_swa and final_swa
 
@@ -135,14 +136,16 @@ class Run:
         fresh, kept, old = (self.path / name for name in (f"{CHECKPOINT}.new", CHECKPOINT, f"{CHECKPOINT}.old"))
         try:
             shutil.rmtree(fresh, ignore_errors=True)
-            fresh.mkdir(parents=True)
-            _write_synced(fresh / "state.safetensors", save(dict(tensors)))
-            _write_synced(fresh / "state.json", json.dumps(state, allow_nan=False).encode())
             if kept.exists():  # else the old one is the only whole one, and stays until the new one is in place
-                shutil.rmtree(old, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True)  # now, as there is to be room for two at most
+            fresh.mkdir(parents=True)
+            content, told = save(dict(tensors)), json.dumps(state, allow_nan=False)
+            _write_synced(fresh / "state.safetensors", content)
+            _write_synced(fresh / "state.json", told.encode())
+            _write_synced(fresh / SEAL, _seal(told, hashlib.sha256(content)).encode())
+            if kept.exists():
                 kept.rename(old)
             fresh.rename(kept)
-            shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
             raise WorkFailed(
@@ -155,12 +158,25 @@ class Run:
         """Whether there is something to go on from."""
         return any((self.path / name / "state.json").is_file() for name in (CHECKPOINT, f"{CHECKPOINT}.old"))
 
-    def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The latest whole checkpoint; the old one counts where a kill came between the two renamings."""
+    def load_checkpoint(
+        self, on_note: Callable[[str], None] = lambda line: None
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The latest whole checkpoint; a damaged one is named, and the one before it counts."""
+        damaged = 0
         for folder in (self.path / CHECKPOINT, self.path / f"{CHECKPOINT}.old"):
-            if (folder / "state.json").is_file():
-                state = parse_json(read_text(folder / "state.json"), folder)
-                return read_tensors(folder / "state.safetensors"), state
+            if not os.path.lexists(folder):
+                continue
+            try:
+                found = _read_checkpoint(folder)
+            except DanseoError as error:
+                on_note(f"note: {error}".partition("; ")[0] + ", so the checkpoint there is left out")
+                damaged += 1
+                continue
+            if damaged:
+                on_note("note: going on from the checkpoint before it")
+            return found
+        if damaged:
+            on_note("note: no whole checkpoint is left; starting from the beginning")
         return None
 
     def save_weights(self, name: str, tensors: Mapping[str, Any]) -> None:
@@ -198,11 +214,32 @@ class Run:
             (self.path / name).unlink(missing_ok=True)
 
 
+def _read_checkpoint(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors and the state of a checkpoint that is as it was written; those of older versions have no seal."""
+    told, weights = read_text(folder / "state.json"), folder / "state.safetensors"
+    state = parse_json(told, folder / "state.json")
+    if not isinstance(state, dict):
+        raise DanseoError(f"{folder / 'state.json'} is damaged: not an object")
+    tensors = read_tensors(weights)
+    if os.path.lexists(folder / SEAL):
+        with weights.open("rb") as file:
+            found = _seal(told, hashlib.file_digest(file, "sha256"))
+        if read_text(folder / SEAL) != found:
+            raise DanseoError(f"{folder} is damaged: it is not what was written")
+    return tensors, state
+
+
+def _seal(state: str, weights: Any) -> str:
+    return hashlib.sha256(state.encode() + weights.digest()).hexdigest() + "\n"
+
+
 def read_tensors(path: Path) -> dict[str, Any]:
     """The tensors of a safetensors file, however large; a damaged one is named."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise DanseoError(f"{path} is damaged: not a file; run the command that made it again")
     try:
         tensors: dict[str, Any] = load_file(path)
     except FileNotFoundError:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from danseo.config import TrainConfig
+from danseo.errors import DanseoError
 from danseo.runs.directory import BEST, KEPT, Run
 from danseo.training.averaging import Average
 from danseo.training.features import Features
@@ -178,10 +179,29 @@ class Fitting:
         self.progress.averaged, self.progress.scaler = self.average.count, self.engine.scaler.state_dict()
         self.run.save_checkpoint({key: value.contiguous() for key, value in tensors.items()}, self.progress.as_dict())
 
+    def _found(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The checkpoint to go on from: whole, of this network, and with the best weights that it tells of."""
+        found, note = self.run.load_checkpoint(self.engine.on_note), self.engine.on_note
+        if found is None:
+            return None
+        try:
+            if Progress.of(found[1]).best_step:
+                self.run.load_weights(BEST)
+            check_weights(self.engine.network, _below("network.", found[0]))
+        except (DanseoError, TypeError, KeyError) as error:
+            said = (
+                str(error).partition("; ")[0]
+                if isinstance(error, DanseoError)
+                else "the checkpoint is of another version"
+            )
+            note(f"note: {self.run.path.name}: {said}; starting from the beginning")
+            return None
+        return found
+
     def _restore(self) -> None:
         """Go on from the first process's checkpoint, where there is one; others may not see its disk."""
         workers = self.engine.workers
-        found = self.run.load_checkpoint() if workers.is_first else None
+        found = self._found() if workers.is_first else None
         state = workers.agreed(found and found[1])
         self.progress = Progress.of(state) if state else self.progress
         if workers.is_first:
@@ -233,6 +253,13 @@ def weights_of(network: nn.Module) -> dict[str, Tensor]:
 def kept_weights(network: nn.Module, run: Run, name: str, workers: Workers) -> None:
     """Put back weights that the first process kept; others may not see its disk."""
     load_weights(network, workers.shared(run.load_weights(name) if workers.is_first else None))
+
+
+def check_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Refuse weights of another network."""
+    own = {name: tensor.shape for name, tensor in network.state_dict(keep_vars=True).items()}
+    if odd := [name for name, value in weights.items() if own.get(name) != value.shape]:
+        raise DanseoError(f"the checkpoint is of another network ({odd[0]})")
 
 
 @torch.no_grad()
