@@ -13,13 +13,14 @@ from danseo.data.halves import half_of
 from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
 from danseo.ensembling.making import Options, make_ensemble
 from danseo.ensembling.tables import ensemble_tables
-from danseo.errors import DanseoError
+from danseo.errors import DanseoError, WorkFailed
 from danseo.evaluate import evaluate_run
 from danseo.predict import predict_lines
 from danseo.predictions.file import read_predictions
 from danseo.runs.answers import open_members
 from danseo.runs.directory import Run
 from danseo.runs.index import read_record
+from danseo.runs.locks import owned
 from danseo.tasks import TASKS
 
 
@@ -265,3 +266,11 @@ def test_votes_go_to_the_better_member_between_equals(three, sample, tmp_path):
     run = made(three["nli"][:2], sample, tmp_path, method="vote")
     answers = read_predictions(run.predictions_path("dev"), members.task, members.examples)
     assert [p.answer for p in answers] == [p.answer for p in better.predictions]
+
+
+def test_an_ensemble_that_another_process_makes_is_left_to_it(three, sample, tmp_path):
+    run = made(three["ynat"], sample, tmp_path / "first")
+    place = tmp_path / "second" / run.path.name
+    with owned(place), pytest.raises(WorkFailed, match="is being written by another process"):
+        make_ensemble(three["ynat"], str(sample), place.parent, Options(), wait=False)
+    assert not place.exists()

@@ -9,10 +9,11 @@ import pytest
 
 from danseo.ensembling.compatible import first_difference
 from danseo.ensembling.soup import make_soup
-from danseo.errors import DanseoError
+from danseo.errors import DanseoError, WorkFailed
 from danseo.experiment import run_experiment
 from danseo.models.load import load_model
 from danseo.runs.directory import Run
+from danseo.runs.locks import owned
 
 from ..tiny import quick_config, read_split, tiny_encoder
 
@@ -106,3 +107,12 @@ def test_first_difference():
     assert first_difference({"a": 1, "b": [2]}, {"a": 1, "b": [2]}) is None
     assert first_difference({"a": 1}, {"a": 2}) == ("a", "1", "2")
     assert first_difference({"a": 1}, {"a": 1, "b": "가"}) == ("b", "null", '"가"')
+
+
+def test_a_soup_that_another_process_makes_is_left_to_it(runs, sample, tmp_path):
+    soup = make_soup(runs["ynat"], str(sample), tmp_path, None, None, device="cpu")
+    with owned(soup.path):
+        with pytest.raises(WorkFailed, match="is being written by another process"):
+            make_soup(runs["ynat"], str(sample), tmp_path, None, None, device="cpu", force=True, wait=False)
+        assert make_soup(runs["ynat"], str(sample), tmp_path, None, None, device="cpu", wait=False).path == soup.path
+    assert soup.is_finished, "nothing was removed"

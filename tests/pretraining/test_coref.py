@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danseo.config import parse_setting, with_settings  # noqa: E402
-from danseo.errors import DanseoError  # noqa: E402
+from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
 from danseo.models.scratch import Size, train_tokenizer, wordpiece_tokenizer  # noqa: E402
 from danseo.pretraining.config import CorefConfig, MentionConfig  # noqa: E402
@@ -21,6 +21,7 @@ from danseo.pretraining.masking import BEGINS, KEPT, SPECIAL, TARGET, Vocabulary
 from danseo.pretraining.mentions import MentionRows, mentions_of, open_dataset, write_dataset  # noqa: E402
 from danseo.pretraining.packing import PackedRows  # noqa: E402
 from danseo.pretraining.tables import coref_tables  # noqa: E402
+from danseo.runs.locks import owned  # noqa: E402
 from danseo.text.documents import Document  # noqa: E402
 from danseo.text.identity import tokenizer_identity  # noqa: E402
 from danseo.text.morphology import Noun  # noqa: E402
@@ -316,3 +317,11 @@ def test_objectives_side_by_side_on_a_saved_dataset(checkpoint, text, tmp_path, 
 def test_nothing_to_train_on_is_one_line(checkpoint):
     with pytest.raises(DanseoError, match="nothing to train on"):
         coref(CorefJob(config_of(checkpoint), device="cpu", quiet=True))
+
+
+def test_a_folder_that_another_process_trains_in_is_left_to_it(text, checkpoint, tmp_path):
+    config = CorefConfig(checkpoint=str(checkpoint))
+    job = CorefJob(config, (text,), quiet=True, analyser=Known(), device="cpu")
+    with owned(tmp_path / "out"), pytest.raises(WorkFailed, match="is being written by another process"):
+        coref(job, tmp_path / "out", wait=False)
+    assert not (tmp_path / "out").exists()

@@ -4,6 +4,8 @@ import gzip
 import json
 import os
 import shutil
+import threading
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -12,12 +14,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danseo.config import parse_setting, with_settings  # noqa: E402
-from danseo.errors import DanseoError  # noqa: E402
+from danseo.errors import DanseoError, WorkFailed  # noqa: E402
+from danseo.pretraining import folders  # noqa: E402
 from danseo.pretraining.config import PretrainConfig  # noqa: E402
-from danseo.pretraining.folders import claim  # noqa: E402
+from danseo.pretraining.folders import claim, packed_folder  # noqa: E402
 from danseo.pretraining.pretrain import PretrainJob, check_config, pretrain  # noqa: E402
 from danseo.pretraining.start import load_masked  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
+from danseo.runs.locks import owned  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
 from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402
 from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402
@@ -296,3 +300,31 @@ def test_what_a_kill_left_half_written_goes_when_the_training_goes_on(tmp_path):
     draft.write_bytes(b"half")
     claim(run, "pretrain.toml", config, "same", workers, force=False)
     assert not draft.exists()
+
+
+def test_a_folder_that_another_process_trains_in_is_left_to_it(text_file, tmp_path):
+    out = tmp_path / "out"
+    with owned(out), pytest.raises(WorkFailed, match="is being written by another process"):
+        pretrain(PretrainJob(configured(), (text_file,), device="cpu", quiet=True), out, wait=False)
+    assert not out.exists()
+
+
+def test_text_that_another_process_packs_is_waited_for(text_file, tokenizers, tmp_path, monkeypatch):
+    """Two trainings on the same text at once pack it once."""
+    config, packs, began = configured(), [], threading.Event()
+    pack = folders.pack_texts
+
+    def slow(*arguments):
+        packs.append(1)
+        began.set()
+        time.sleep(0.3)
+        pack(*arguments)
+
+    monkeypatch.setattr(folders, "pack_texts", slow)
+    arguments = (config, (text_file,), (), tokenizers["bert"], Workers("cpu"))
+    first = threading.Thread(target=packed_folder, args=arguments)
+    first.start()
+    assert began.wait(30)
+    assert packed_folder(*arguments)[1]["train"].rows
+    first.join()
+    assert packs == [1]

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from danseo.errors import DanseoError
+from danseo.errors import DanseoError, WorkFailed
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, numbered
+from danseo.probing.command import Job, run_job
 from danseo.probing.items import shipped_items, write_items
 from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import ADDED, LEGACY, csv_text, merged, read_reference
 from danseo.probing.sweep import Sweep, trained_gear
 from danseo.probing.tables import comparison
+from danseo.runs.locks import owned
 
 from .tiny import FakeAnalyser
 
@@ -256,3 +258,10 @@ def _wait_for(path: Path) -> None:
     while not path.is_file():
         assert time.monotonic() < end, f"{path} did not appear"
         time.sleep(0.2)
+
+
+def test_a_folder_that_another_process_probes_into_is_left_to_it(training, small, tmp_path):
+    job = Job((str(training),), items=small, output=tmp_path / "out", device="cpu", precision="fp32", wait=False)
+    with owned(tmp_path / "out", inside=True), pytest.raises(WorkFailed, match="is being written by another process"):
+        run_job(job, quiet=True)
+    assert not (tmp_path / "out").exists(), "nothing is left of the lock"

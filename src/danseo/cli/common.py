@@ -35,6 +35,9 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one
 data_option = click.option(
     "--data", "data_dir", metavar="DIR", help="Data folder, or the word sample. [default: $DANSEO_DATA, else the cache]"
 )
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="End where another process writes there, instead of waiting for it."
+)
 trust_option = click.option("--trust-remote-code", is_flag=True, help="Run code that comes with the checkpoint.")
 task_argument = click.argument("task", callback=parse_task)
 partial_option = click.option("--partial", is_flag=True, help="Score the examples that have predictions, and say so.")

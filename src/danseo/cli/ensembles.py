@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, show, trust_option
+from danseo.cli.common import as_json_option, data_option, no_wait_option, show, trust_option
 from danseo.display.escaping import say
 
 _members = click.argument("members", nargs=-1, required=True, metavar="RUN RUN…", type=click.Path(path_type=Path))
@@ -34,6 +34,7 @@ def _noting(as_json: bool) -> Callable[[str], None]:
 @data_option
 @_runs
 @_force
+@no_wait_option
 @as_json_option
 def ensemble_command(
     members: tuple[Path, ...],
@@ -43,6 +44,7 @@ def ensemble_command(
     data_dir: str | None,
     runs: Path,
     force: bool,
+    no_wait: bool,
     as_json: bool,
 ) -> None:
     """Make a run of other runs' saved predictions; no model is loaded. Fitting sees the select half of dev only."""
@@ -51,7 +53,7 @@ def ensemble_command(
     from danseo.runs.layouts.single import run_document
 
     options = Options(method, weights, select)
-    run = make_ensemble(members, data_dir, runs, options, force=force, on_note=_noting(as_json))
+    run = make_ensemble(members, data_dir, runs, options, force=force, wait=not no_wait, on_note=_noting(as_json))
     show(ensemble_tables(run), as_json, run_document(run))
 
 
@@ -64,6 +66,7 @@ def ensemble_command(
 @click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
 @trust_option
 @_force
+@no_wait_option
 @as_json_option
 def soup_command(
     members: tuple[Path, ...],
@@ -71,6 +74,7 @@ def soup_command(
     select: str | None,
     data_dir: str | None,
     runs: Path,
+    no_wait: bool,
     as_json: bool,
     **named: Any,
 ) -> None:
@@ -79,7 +83,7 @@ def soup_command(
     from danseo.ensembling.tables import ensemble_tables
     from danseo.runs.layouts.single import run_document
 
-    run = make_soup(members, data_dir, runs, weights, select, on_note=_noting(as_json), **named)
+    run = make_soup(members, data_dir, runs, weights, select, wait=not no_wait, on_note=_noting(as_json), **named)
     show(ensemble_tables(run), as_json, run_document(run))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import ManyValues, as_json_option, show, trust_option
+from danseo.cli.common import ManyValues, as_json_option, no_wait_option, show, trust_option
 from danseo.errors import DanseoError
 from danseo.extras import require
 
@@ -40,9 +40,12 @@ _text = click.option(
 )
 
 
+_OPTIONS = (_probes, _out, _set, _seed, trust_option, _device, _force, no_wait_option, _listing, as_json_option)
+
+
 def _shared(command: Any) -> Any:
     """The options that both trainings have, in this order."""
-    for option in reversed((_probes, _out, _set, _seed, trust_option, _device, _force, _listing, as_json_option)):
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
@@ -64,6 +67,7 @@ def pretrain_command(
     settings: tuple[str, ...],
     device: str | None,
     force: bool,
+    no_wait: bool,
     listing: bool,
     as_json: bool,
     **named: Any,
@@ -84,7 +88,7 @@ def pretrain_command(
         pretrained(config.checkpoint)
     items, others = _items(probes)
     job = PretrainJob(config, texts, items, device, quiet=as_json, kept_out=others)
-    run = pretrain(job, out, force=force)
+    run = pretrain(job, out, force=force, wait=not no_wait)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
         show(pretrain_tables(run), as_json, run.read_json("result.json"))
 
@@ -150,6 +154,7 @@ def coref_command(
     settings: tuple[str, ...],
     device: str | None,
     force: bool,
+    no_wait: bool,
     listing: bool,
     as_json: bool,
     **named: Any,
@@ -173,6 +178,6 @@ def coref_command(
     pretrained(config.checkpoint)
     items, others = _items(probes)
     job = CorefJob(config, texts, dataset, save_dataset, items, device, quiet=as_json, kept_out=others)
-    document = coref(job, out, OBJECTIVES if whole else None, force=force)
+    document = coref(job, out, OBJECTIVES if whole else None, force=force, wait=not no_wait)
     if os.environ.get("RANK", "0") == "0":
         show(coref_tables(document), as_json, document)

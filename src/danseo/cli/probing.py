@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, show, trust_option
+from danseo.cli.common import as_json_option, no_wait_option, show, trust_option
 
 
 def _weights(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...]:
@@ -48,6 +48,7 @@ def _weights(context: click.Context, parameter: click.Parameter, text: str) -> t
 )
 @click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
 @trust_option
+@no_wait_option
 @as_json_option
 def probe_command(
     checkpoints: tuple[str, ...],
@@ -67,6 +68,7 @@ def probe_command(
     precision: str,
     device: str | None,
     trust_remote_code: bool,
+    no_wait: bool,
     as_json: bool,
 ) -> int:
     """Score masked language models on frozen gaps: one, many, or a folder of checkpoint-<step> folders."""
@@ -86,6 +88,7 @@ def probe_command(
         precision=precision,
         device=device,
         trust_remote_code=trust_remote_code,
+        wait=not no_wait,
     )
     outcome = run_job(job, quiet=as_json)
     show(outcome.tables(), as_json, outcome.as_dict())

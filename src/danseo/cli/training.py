@@ -11,6 +11,7 @@ from danseo.cli.common import (
     data_option,
     details_option,
     errors_option,
+    no_wait_option,
     show,
     task_argument,
     trust_option,
@@ -47,7 +48,7 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
 @trust_option
 @_device
 @click.option("--force", is_flag=True, help="Start anew, whatever was there.")
-@click.option("--no-wait", is_flag=True, help="End where another process has the run, instead of waiting for it.")
+@no_wait_option
 @as_json_option
 def train_command(
     task: "Task",

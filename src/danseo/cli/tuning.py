@@ -139,6 +139,7 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
 
 def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
     from danseo.files import check_place
+    from danseo.runs.locks import owned
     from danseo.tuning.study import TuneOptions, tune
     from danseo.tuning.tables import study_tables, write_results
 
@@ -153,7 +154,9 @@ def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
         search["startup"],
     )
     study = tune(target, options, on_note=lambda line: None if as_json else say(line))
-    document = write_results(study, target, search["results"] or Path("tune") / study.study_name)
+    results = search["results"] or Path("tune") / study.study_name
+    with owned(results, inside=True):  # the processes that share a study end one after the other
+        document = write_results(study, target, results)
     show(study_tables(document), as_json, document)
     if failed := [row for row in document["trials"] if row["error"]]:
         raise PartlyDone(

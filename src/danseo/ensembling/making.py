@@ -23,6 +23,7 @@ from danseo.runs.answers import Member, Members, headline, open_members
 from danseo.runs.directory import Run
 from danseo.runs.environment import environment
 from danseo.runs.layouts.variants import distinct, model_names, variant_of
+from danseo.runs.locks import owned
 from danseo.runs.scores import finite, score_halves
 from danseo.scoring.compare import compare
 from danseo.tasks.task import Task
@@ -50,6 +51,7 @@ def make_ensemble(
     options: Options,
     *,
     force: bool = False,
+    wait: bool = True,
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Run:
     """The run of an ensemble; the same members and options give the same one."""
@@ -65,8 +67,26 @@ def make_ensemble(
     if run.is_finished and not force:
         return run
     blend = make_blend(members, str(options.method))  # complains before anything is removed or written
-    if force:
-        run.remove()
+    with owned(run.path, wait=wait, on_note=on_note):
+        run.sweep_out()
+        if force or not run.is_finished:  # or has been finished meanwhile
+            if force:
+                run.remove()
+            _combine(run, members, blend, options, start, facts, on_note, started)
+    return run
+
+
+def _combine(
+    run: Run,
+    members: Members,
+    blend: Any,
+    options: Options,
+    start: Array,
+    facts: dict[str, Any],
+    on_note: Callable[[str], None],
+    started: float,
+) -> None:
+    """Weights, answers, and the scores last."""
     run.start(ensemble_config(members, options))
     run.write_json("members.json", {**facts, "members": located(members.listed, run)})
     try:
@@ -82,7 +102,6 @@ def make_ensemble(
     except DanseoError as error:
         run.fail(str(error))
         raise
-    return run
 
 
 def _options(options: Options, start: Array) -> dict[str, Any]:

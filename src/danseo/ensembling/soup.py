@@ -21,6 +21,7 @@ from danseo.models.weights import refuse_odd
 from danseo.runs.answers import Members, open_members
 from danseo.runs.directory import Run, folder_identity
 from danseo.runs.environment import environment
+from danseo.runs.locks import owned
 from danseo.runs.scores import finite, score_halves
 
 
@@ -34,6 +35,7 @@ def make_soup(
     device: str | None = None,
     trust_remote_code: bool = False,
     force: bool = False,
+    wait: bool = True,
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Run:
     """The run of a soup; the same members and weights give the same one."""
@@ -56,15 +58,21 @@ def make_soup(
         _check_device(device)  # before anything is removed
         for member in members.listed:
             with_trust(Run(member.path), trust_remote_code)
-    if force:
-        run.remove()
-    if not run.is_finished:
-        try:
-            Kitchen(run, members, device, trust_remote_code).cook(start, select, options)
-        except DanseoError as error:
-            run.fail(str(error))
-            raise
+        with owned(run.path, wait=wait, on_note=on_note):
+            run.sweep_out()
+            if force:
+                run.remove()
+            if not run.is_finished:  # nor has been meanwhile
+                _cook(Kitchen(run, members, device, trust_remote_code), start, select, options)
     return run
+
+
+def _cook(kitchen: "Kitchen", start: Array, select: str | None, options: dict[str, Any]) -> None:
+    try:
+        kitchen.cook(start, select, options)
+    except DanseoError as error:
+        kitchen.run.fail(str(error))
+        raise
 
 
 def _check_device(device: str | None) -> None:

@@ -13,7 +13,7 @@ from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
 from danseo.files import check_place
 from danseo.pretraining.config import CorefConfig, SaveConfig
-from danseo.pretraining.folders import RESULT, claim, reported
+from danseo.pretraining.folders import RESULT, claim, quiet_or_said, reported
 from danseo.pretraining.masker import MentionMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.mentions import (
@@ -31,6 +31,7 @@ from danseo.pretraining.start import load_masked, save_masked
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.overlap import guard_identity, left_out_line
 from danseo.runs.directory import Run, folder_identity
+from danseo.runs.locks import owned, owned_by_first
 from danseo.text.identity import text_identity, tokenizer_identity
 from danseo.text.morphology import Analyser, KiwiAnalyser
 
@@ -68,9 +69,17 @@ class CorefJob:
 
 
 def coref(
-    job: CorefJob, out: Path | None = None, objectives: Sequence[Objective] | None = None, *, force: bool = False
+    job: CorefJob,
+    out: Path | None = None,
+    objectives: Sequence[Objective] | None = None,
+    *,
+    force: bool = False,
+    wait: bool = True,
 ) -> dict[str, Any]:
-    """Fine-tune with one objective, or with several for equally many steps; what each came to, before and after."""
+    """Fine-tune with one objective, or with several for equally many steps; what each came to, before and after.
+
+    A folder that another process has is waited for, or not.
+    """
     chosen = tuple(objectives or (job.config.objective,))
     require_source(job.texts, job.dataset)
     folder = out or Path("runs") / f"coref--{Path(job.config.checkpoint).name}--s{job.config.seed}"
@@ -85,7 +94,8 @@ def coref(
         config = replace(job.config, objective=objective)
         run = Run(folder / objective if len(chosen) > 1 or out is None else folder)
         before = results[0]["before"] if results else None  # all objectives start from the same checkpoint
-        results.append(_one(replace(job, config=config), run, dataset, seq_len, workers, force, before))
+        with owned_by_first(run.path, wait=wait, on_note=quiet_or_said(job.quiet)):
+            results.append(_one(replace(job, config=config), run, dataset, seq_len, workers, force, before))
     return {"dataset": str(dataset), "seq_len": seq_len, "left_out": read_left_out(dataset), "objectives": results}
 
 
@@ -109,10 +119,13 @@ def prepared_dataset(job: CorefJob) -> tuple[Path, int]:
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = job.save_dataset or cache_root() / "coref" / digest
     check_dataset_place(folder)
-    if not (folder / "dataset.json").is_file() or job.save_dataset:
-        with TrainingProgress("coref", quiet=job.quiet) as progress:
-            progress.note("looking for repeated entities in the text")
-            write_dataset(folder, job.texts, tokenizer, job.config, seq_len, analyser, job.exclude)
+    if (folder / "dataset.json").is_file() and not job.save_dataset:
+        return folder, seq_len
+    with owned(folder, on_note=quiet_or_said(job.quiet)):  # others may be preparing the same
+        if not (folder / "dataset.json").is_file() or job.save_dataset:
+            with TrainingProgress("coref", quiet=job.quiet) as progress:
+                progress.note("looking for repeated entities in the text")
+                write_dataset(folder, job.texts, tokenizer, job.config, seq_len, analyser, job.exclude)
     return folder, seq_len
 
 

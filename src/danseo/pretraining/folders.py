@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.config import to_toml
 from danseo.data.find import cache_root
+from danseo.display.escaping import say
 from danseo.errors import DanseoError, DataError
 from danseo.files import check_place, read_text, write_atomically
 from danseo.pretraining.config import PretrainConfig
@@ -17,6 +18,7 @@ from danseo.pretraining.packing import PackedFacts, read_facts
 from danseo.probing.items import ProbeItem
 from danseo.probing.overlap import guard_identity
 from danseo.runs.directory import Run
+from danseo.runs.locks import owned
 from danseo.text.identity import text_identity, tokenizer_identity
 from danseo.text.morphology import KiwiAnalyser
 
@@ -52,6 +54,11 @@ def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
     (run.path / "error.txt").unlink(missing_ok=True)
 
 
+def quiet_or_said(quiet: bool) -> Callable[[str], None]:
+    """Where notes go that come before the bar of a training."""
+    return (lambda line: None) if quiet else say
+
+
 @contextmanager
 def reported(run: Run) -> Iterator[None]:
     """A failure inside leaves its reason in the folder; bad input that shows before any training leaves no folder."""
@@ -80,7 +87,9 @@ def packed_folder(
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     folder = cache_root() / "packed" / digest
     if workers.is_first and not (folder / "facts.json").is_file():
-        pack_texts(folder, list(texts), tokenizer, config, exclude)
+        with owned(folder, on_note=say):  # others may be packing the same text for a training of theirs
+            if not (folder / "facts.json").is_file():
+                pack_texts(folder, list(texts), tokenizer, config, exclude)
     workers.wait()
     workers.mirror(folder)
     return folder, read_facts(folder)

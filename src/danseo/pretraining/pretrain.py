@@ -15,7 +15,7 @@ from danseo.errors import DanseoError
 from danseo.plots.losses import draw_losses
 from danseo.pretraining.budget import planned_pieces, settled_schedule
 from danseo.pretraining.config import PretrainConfig
-from danseo.pretraining.folders import RESULT, claim, packed_folder, reported
+from danseo.pretraining.folders import RESULT, claim, packed_folder, quiet_or_said, reported
 from danseo.pretraining.masker import ReplacingMasker, TextMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.packing import PackedFacts, PackedRows, read_left_out
@@ -25,6 +25,7 @@ from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.overlap import guard_identity, left_out_line
 from danseo.runs.directory import Run, folder_identity
 from danseo.runs.environment import environment
+from danseo.runs.locks import owned_by_first
 from danseo.text.identity import text_identity
 
 if TYPE_CHECKING:
@@ -54,8 +55,11 @@ class PretrainJob:
         return (*self.probes, *self.kept_out)
 
 
-def pretrain(job: PretrainJob, out: Path | None = None, *, force: bool = False) -> Run:
-    """Train, evaluate, save; a finished training is returned, an unfinished one goes on bit for bit."""
+def pretrain(job: PretrainJob, out: Path | None = None, *, force: bool = False, wait: bool = True) -> Run:
+    """Train, evaluate, save; a finished training is returned, an unfinished one goes on bit for bit.
+
+    A folder that another process has is waited for, or not.
+    """
     from danseo.training.workers import Workers
 
     check_config(job.config)
@@ -65,10 +69,10 @@ def pretrain(job: PretrainJob, out: Path | None = None, *, force: bool = False) 
         )
     identity = identity_of(job)
     run, workers = Run(out or Path("runs") / name_of(job.config, identity)), Workers(job.device)
-    if claim(run, SETTINGS, job.config, identity, workers, force):
-        return run
-    with reported(run):
-        _train(job, run, workers)
+    with owned_by_first(run.path, wait=wait, on_note=quiet_or_said(job.quiet)):
+        if not claim(run, SETTINGS, job.config, identity, workers, force):
+            with reported(run):
+                _train(job, run, workers)
     return run
 
 

@@ -19,6 +19,7 @@ from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import CURVE, Record, read_reference
 from danseo.probing.sweep import Sweep
 from danseo.probing.tables import comparison, comparison_table, result_tables, sweep_table
+from danseo.runs.locks import owned
 from danseo.text.morphology import KiwiAnalyser
 
 
@@ -37,6 +38,8 @@ class Job:
     precision: str = "auto"
     device: str | None = None
     trust_remote_code: bool = False
+    wait: bool = True
+    """Whether a folder that another process writes to is waited for."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +78,21 @@ class Outcome:
 
 def run_job(job: Job, quiet: bool = False) -> Outcome:
     """Probe all checkpoints; results are on disk after each one."""
+    waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
+    folder = job.output or _home(job, waiting)
+    check_place(folder)
+    with owned(folder, wait=job.wait, on_note=lambda line: None if quiet else say(line), inside=True):
+        return _run(job, waiting, folder, quiet)
+
+
+def _run(job: Job, waiting: list[Checkpoint], folder: Path, quiet: bool) -> Outcome:
     items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
     spelling = job.options.spelling
     reference = read_reference(job.reference, items_hash(items), spelling) if job.reference else None
-    waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
     require(*ENCODER, "kiwipiepy")
     with _Display(quiet) as display:
         sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision, job.trust_remote_code)
         sweep.on_progress, sweep.on_note = display.progress, display.note
-        folder = job.output or _home(job, waiting)
-        check_place(folder)
         sweep.is_alone = job.poll is None and [each.source for each in waiting] == list(job.checkpoints)[:1]
         for number, checkpoint in enumerate(_stream(job, waiting, display), 1):
             display.start(number, max(number, len(waiting)), shown_name(checkpoint.source))

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -241,30 +241,48 @@ class Heart:
 
 
 @contextmanager
-def owned(folder: Path, *, wait: bool = True, on_note: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-    """A run directory for this process alone: whoever has it is waited for, with a line, or is the end."""
-    locks = Locks(folder.parent)
+def owned(
+    folder: Path, *, wait: bool = True, on_note: Callable[[str], None] = lambda line: None, inside: bool = False
+) -> Iterator[None]:
+    """A folder for this process alone: whoever has it is waited for, with a line, or is the end.
+
+    The lock lies beside the folder; inside it, and gone in the end, where a folder of somebody's own is written to.
+    """
+    locks, name = (Locks(folder), "lock") if inside else (Locks(folder.parent), folder.name)
     new = [place for place in (locks.folder, *locks.folder.parents) if not place.exists()]
     try:
-        lock = locks.acquire(folder.name)
+        lock = locks.acquire(name)
         while lock is None:
             if not wait:
                 raise WorkFailed(f"{folder} is being written by another process; try again when that has ended")
             on_note(f"{folder} is being written by another process; waiting until that has ended (--no-wait does not)")
-            while locks.is_held(folder.name):
+            while locks.is_held(name):
                 time.sleep(_PAUSE)
-            lock = locks.acquire(folder.name)
+            lock = locks.acquire(name)
     except OSError as error:
         raise DataError(f"{locks.folder} cannot be written: {error.strerror}; {remedy(error)}") from None
     try:
         with Heart(lock, on_loss=lambda: _lost(folder)):
             yield
     finally:
+        is_kept = folder.exists() and not inside
         with suppress(OSError):  # a dead owner's lock is free as well
-            lock.release() if folder.exists() else lock.forget()
+            lock.release() if is_kept else lock.forget()
         with suppress(OSError):  # what is in use stays
-            for place in () if folder.exists() else new:
+            for place in () if is_kept else new:
                 place.rmdir()
+
+
+@contextmanager
+def owned_by_first(
+    folder: Path, *, wait: bool = True, on_note: Callable[[str], None] = lambda line: None
+) -> Iterator[None]:
+    """As owned, for the first of several processes; those do not wait, as the others would give up on it."""
+    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    with ExitStack() as stack:
+        if os.environ.get("RANK", "0") == "0":
+            stack.enter_context(owned(folder, wait=wait and is_alone, on_note=on_note))
+        yield
 
 
 def _lost(folder: Path) -> NoReturn:
