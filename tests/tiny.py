@@ -27,6 +27,44 @@ def tiny_encoder(folder: Path, sample: Path, family: str = "bert", **measures) -
     return make_encoder(folder, texts, family, Size(**chosen))
 
 
+def tiny_decoder(folder: Path, sample: Path, family: str = "gemma3_text", *, vocabulary: int = 1200) -> Path:
+    """A random language model: Gemma's tokenizer has all special pieces, Llama's no padding, Qwen's no beginning."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    names = {"gemma3_text": ("bos", "eos", "pad"), "llama": ("bos", "eos"), "qwen2": ("eos",)}[family]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[f"<{name}>" for name in names],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = [example.text for task in ("ynat", "ner", "mrc") for example in read_split(sample, task, "train", 40)]
+    tokenizer.train_from_iterator(texts, trainer)
+    pieces = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{f"{name}_token": f"<{name}>" for name in names})
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=len(pieces),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=512,
+        **{f"{name}_token_id": pieces.convert_tokens_to_ids(f"<{name}>") for name in names},
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    pieces.save_pretrained(folder)
+    return folder
+
+
 def assert_same_answers(found: list, expected: list) -> None:
     """Equal answers, and numbers equal to rounding: their last bits depend on the processor and on the batch."""
     for one, other in zip(found, expected, strict=True):

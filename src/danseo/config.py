@@ -47,6 +47,10 @@ class HeadConfig:
     """wos: longest slot value in pieces."""
     teacher_forcing: float = 0.5
     """wos, official: share of the batches that read the gold value while writing it."""
+    attention: Literal["bidirectional", "causal"] = later("bidirectional")
+    """Decoder-only language models: whether a piece sees those behind it; causal is how they were pre-trained."""
+    pooling: Literal["auto", "last", "mean"] = later("auto")
+    """Decoder-only language models: whose state speaks for a text; auto is mean, and last where attention is causal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +117,12 @@ class TrainConfig:
     """GPU: matrix products of fp32 in full; else their factors are rounded to TF32, which is faster."""
     deterministic: bool = later(False)
     """GPU: only algorithms that take sums in a fixed order; slower, and an operation that has none ends the run."""
+    lora: int = later(0)
+    """Language models: rank of the adapters (LoRA) that learn in place of the body's weights; 0 trains these."""
+    lora_alpha: int = later(32)
+    """Language models: what adapters are scaled by, divided by their rank."""
+    lora_dropout: float = later(0.0)
+    """Language models: dropout before the adapters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +157,8 @@ _POSITIVE = (  # where 0 makes no sense; the configs of other commands add their
     "head.answer_length head.best head.arc_size head.relation_size head.value_length"
 ).split()
 _SHARES = (
-    "train.warmup train.beta2 train.layer_decay train.label_smoothing train.ema head.head_dropout head.teacher_forcing"
+    "train.warmup train.beta2 train.layer_decay train.label_smoothing train.ema train.lora_dropout head.head_dropout "
+    "head.teacher_forcing"
 ).split()
 
 
@@ -182,12 +193,16 @@ def full_name(key: str, cls: type = RunConfig) -> str:
     """The full name of a setting; the section may be left out. An unknown key is an error naming the nearest."""
     paths = setting_paths(cls)
     matches = [path for path in paths if path == key or path.split(".")[-1] == key]
-    if matches:
-        return matches[0]
+    if matches:  # of several the oldest: attention alone has always been train.attention
+        return min(matches, key=lambda path: _came_later(*paths[path]))
     short = {path.split(".")[-1]: path for path in paths}
     near = get_close_matches(key, [*paths, *short], 1, cutoff=0.6)
     hint = f"did you mean {short.get(near[0], near[0])}? " if near else ""
     raise DanseoError(f"unknown setting {key!r}; {hint}`{getattr(cls, 'LISTED_BY', 'danseo settings')}` lists all")
+
+
+def _came_later(cls: type, name: str) -> bool:
+    return any(each.metadata.get("later", False) for each in fields(cls) if each.name == name)
 
 
 def parse_setting(assignment: str, cls: type = RunConfig) -> tuple[str, Any]:

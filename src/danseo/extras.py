@@ -11,6 +11,7 @@ PACKAGES = {
     "train": ("torch", "transformers", "accelerate", "safetensors", "scikit-learn", "ufal.chu-liu-edmonds"),
     "ko": ("kiwipiepy",),
     "sweep": ("optuna", "ray"),
+    "llm": ("peft",),
 }
 """Extra -> what it installs; "" is danseo itself."""
 _MODULES = {"scikit-learn": "sklearn", "ufal.chu-liu-edmonds": "ufal.chu_liu_edmonds"}

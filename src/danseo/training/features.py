@@ -49,6 +49,8 @@ class TrainableNetwork(nn.Module):
     """A network that training can drive: it makes its own batches, and `model` is the library's part of it."""
 
     model: Any
+    keeps_frozen: bool = True
+    """Whether checkpoints hold weights that do not learn as well."""
 
     def use_attention(self, name: str) -> None:
         """Compute attention in this of the library's ways."""

@@ -166,13 +166,18 @@ class Fitting:
 
     def _keep(self, name: str) -> None:
         if self.engine.workers.is_first:
-            self.run.save_weights(name, weights_of(self.engine.network))
+            self.run.save_weights(name, self._weights())
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What checkpoints hold: of a large body that stays as it was, nothing."""
+        network = self.engine.network
+        return weights_of(network, learning_only=not network.keeps_frozen)
 
     def _save(self) -> None:
         self.engine.check_losses()
         if not self.engine.workers.is_first:
             return
-        tensors = {f"network.{key}": value for key, value in weights_of(self.engine.network).items()}
+        tensors = {f"network.{key}": value for key, value in self._weights().items()}
         tensors |= {f"average.{key}": value.detach().cpu() for key, value in self.average.weights.items()}
         for place, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{place}.{key}": value.detach().cpu() for key, value in state.items()}
@@ -239,12 +244,13 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
-def weights_of(network: nn.Module) -> dict[str, Tensor]:
+def weights_of(network: nn.Module, *, learning_only: bool = False) -> dict[str, Tensor]:
     """Every weight once, on the CPU; tied weights share their storage and are left to the first name."""
+    frozen = {name for name, weight in network.named_parameters() if not weight.requires_grad and learning_only}
     seen: set[int] = set()
     weights: dict[str, Tensor] = {}
     for name, tensor in network.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
+        if id(tensor) not in seen and name not in frozen:
             seen.add(id(tensor))
             weights[name] = tensor.detach().cpu().clone().contiguous()
     return weights

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from danseo.models.encoder.heads import SpanHead
 from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.models.encoder.positions import place_cross_entropy
@@ -39,6 +40,9 @@ class Answer(Kind):
         self.threshold = 0.0
         self.latest_candidates: list[list[Candidate]] = []
         """Per example decoded last: the best answers, and at the end "" with the score to beat."""
+
+    def build_head(self, body: Any) -> nn.Module:
+        return SpanHead(body.config.hidden_size, self.config)
 
     def encode(self, examples: Sequence[QuestionExample], *, with_gold: bool) -> list[Features]:
         texts = list(dict.fromkeys(example.text for example in examples))

@@ -22,7 +22,8 @@ class Kind(ABC):
     special_tokens: ClassVar[tuple[str, ...]] = ()
     """Pieces to add to the vocabulary."""
     head: ClassVar[str]
-    """The stock class that has this head, such as AutoModelForTokenClassification; "" for a head of our own."""
+    """The stock class that has this head, such as AutoModelForTokenClassification; "" for a head of our own.
+    Language models have no such heads and take the kind's own."""
     pools: bool = False
     """Whether a head of our own reads what the body's own pooling layer makes of the first piece."""
 
@@ -49,7 +50,7 @@ class Kind(ABC):
         return {}
 
     def build_head(self, body: Any) -> nn.Module:
-        """A head of our own: forward(hidden, batch) -> outputs; only for kinds without a stock head."""
+        """A head of our own: forward(hidden, batch) -> outputs; for bodies and kinds without a stock head."""
         raise NotImplementedError
 
     def begin_step(self, number: int, batch: Sequence[Features]) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,12 @@ class Encoder:
         if source:
             self._restore_head(source)
         torch.manual_seed(config.seed)
-        self.network: Network = load_network(config, self.kind, source)
+        self.network: Network = load_network(config, self.kind, source, workers.device)
         if config.train.gradient_checkpointing and not source:
             self.network.model.gradient_checkpointing_enable()
-        self.frozen = freeze(self.network, config.train.freeze) if not source else 0
+        if not source:
+            freeze(self.network, config.train.freeze)
+        self.frozen = sum(weight.numel() for weight in self.network.parameters() if not weight.requires_grad)
         self.gear: Gear | None = None
 
     # Fitting
@@ -140,10 +143,16 @@ class Encoder:
             self.network.to(self.workers.device)
             if self.source:
                 self.gear = recorded_gear(Run(self.source.parent), self.config.train, self.workers.device)
-            arguments = (self.network, self.config.train, self.workers, run, pieces, on_note, series)
+            train = replace(self.config.train, precision="bf16") if self._is_half else self.config.train
+            arguments = (self.network, train, self.workers, run, pieces, on_note, series)
             self.gear = self.gear or settled_gear(*arguments)
         self.gear.engage(self.network)
         return Engine(self.network, self.kind, self.workers, self.gear, self.config.train.batch_tokens, on_note)
+
+    @property
+    def _is_half(self) -> bool:
+        """Whether weights lie in bfloat16, so that nothing else computes with them."""
+        return any(weight.dtype == torch.bfloat16 for weight in self.network.parameters())
 
     def _half(self, half: str) -> tuple[list[Any], list[Features]]:
         """The dev examples of a half, and their features with the places that the examples now have."""

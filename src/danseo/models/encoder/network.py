@@ -1,4 +1,4 @@
-"""The network of a run: an encoder's body with the head of a kind, loaded and saved without pickles."""
+"""The network of a run: a pretrained body with the head of a kind, loaded and saved without pickles."""
 
 import logging
 from pathlib import Path
@@ -11,12 +11,25 @@ from torch import Tensor, nn
 from danseo.config import RunConfig
 from danseo.errors import DanseoError, NetworkError
 from danseo.hub import WAYS, pretrained
+from danseo.models.encoder.adapters import (
+    AddedRows,
+    add_adapters,
+    body_name,
+    body_of,
+    check_settings,
+    load_adapters,
+    save_adapters,
+    stays,
+)
+from danseo.models.encoder.decoder import Masks, check_body, frame_inputs, is_decoder, masks_for
+from danseo.models.encoder.heads import Normed
 from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.weights import check_finite, check_new, check_whole, refuse_missing
 from danseo.runs.directory import read_tensors
 from danseo.training.features import Features, TrainableNetwork, padded
+from danseo.training.speed import half_of
 
 HEAD_WEIGHTS = "head.safetensors"
 
@@ -28,11 +41,15 @@ class Network(TrainableNetwork):
         super().__init__()
         self.model, self.head = model, head
         self.reads_first = reads_first  # the stock head looks at the first piece only
+        self.masks: Masks | None = None  # of a language model, which sees as far as these let it
+        self.rows: AddedRows | None = None
+        self.base: str | None = None  # where the body's weights are, when they stay as they were
         # Segment ids only where the encoder has a table for them: RoBERTa's has one row, and id 1 is out of range.
         self.uses_segments = getattr(model.config, "type_vocab_size", 0) > 1
 
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        mask = batch["attention_mask"]
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": self.masks(mask) if self.masks else mask}
         if self.uses_segments:
             inputs["token_type_ids"] = batch["segments"]
         if self.reads_first:
@@ -84,6 +101,8 @@ def load_pieces(config: RunConfig, special_tokens: tuple[str, ...] = (), source:
         )
     if special_tokens:
         tokenizer.add_special_tokens({"additional_special_tokens": list(special_tokens)})
+    if is_decoder(encoder_config):
+        frame_inputs(tokenizer)
     if tokenizer.pad_token_id is None:
         raise DanseoError(f"{name}: its tokenizer has no padding piece, so it is no encoder danseo can train")
     return Pieces(tokenizer, usable_positions(encoder_config))
@@ -106,34 +125,76 @@ def usable_positions(encoder_config: Any) -> int:
     return positions
 
 
-def load_network(config: RunConfig, kind: Kind, source: Path | None = None) -> Network:
+def load_network(
+    config: RunConfig, kind: Kind, source: Path | None = None, device: torch.device | None = None
+) -> Network:
     """The network with pretrained weights; parts that are new are drawn from torch's generator."""
-    transformers = quiet_transformers()
-    name, options = pretrained(str(source or config.model))
-    auto = getattr(transformers, kind.head or "AutoModel")
-    options |= {"trust_remote_code": config.trust_remote_code}
-    if not kind.head and not kind.pools:
-        options |= without_pooler(load_encoder_config(str(source or config.model), config.trust_remote_code))
-    try:
-        model, report = auto.from_pretrained(
-            name,
-            use_safetensors=True,
-            dtype=torch.float32,
-            output_loading_info=True,
-            **options,
-            **(kind.head_options() if kind.head else {}),
-        )
-    except Exception as error:  # as above
-        raise loading_error(name, error) from None
-    (check_whole if source else check_new)(name, model, report)
-    for weights in model.parameters():
-        weights.data = weights.data.clone()  # from wherever they lie in the file, on which the last bits would depend
+    body_config = load_encoder_config(str(source or config.model), config.trust_remote_code)
+    if is_decoder(body_config):
+        check_body(config.model, body_config)
+        return _load_decoder(config, kind, source, device)
+    if config.train.lora or config.head.attention == "causal":
+        setting = "train.lora" if config.train.lora else "head.attention=causal"
+        raise DanseoError(f"{config.model} is an encoder; {setting} is for decoder-only language models: leave it out")
+    extra = kind.head_options() if kind.head else {} if kind.pools else without_pooler(body_config)
+    model = _load_body(config, str(source or config.model), kind.head or "AutoModel", is_whole=bool(source), **extra)
     _fit_vocabulary(model, kind.pieces)
     head = None if kind.head else kind.build_head(model)
     network = Network(model, head, reads_first=kind.head == "AutoModelForSequenceClassification")
     if source and head is not None:
         load_head(head, source / HEAD_WEIGHTS)
     return network
+
+
+def _load_body(config: RunConfig, place: str, auto: str, *, is_whole: bool, **extra: Any) -> Any:
+    """A model of the library with the weights of a checkpoint, by the class that finds its own."""
+    name, options = pretrained(place)
+    options |= {"trust_remote_code": config.trust_remote_code, "dtype": torch.float32, **extra}
+    try:
+        model, report = getattr(quiet_transformers(), auto).from_pretrained(
+            name, use_safetensors=True, output_loading_info=True, **options
+        )
+    except Exception as error:  # as above
+        raise loading_error(name, error) from None
+    (check_whole if is_whole else check_new)(name, model, report)
+    for weights in model.parameters():
+        weights.data = weights.data.clone()  # from wherever they lie in the file, on which the last bits would depend
+    return model
+
+
+def _load_decoder(config: RunConfig, kind: Kind, source: Path | None, device: torch.device | None) -> Network:
+    """A language model's body under a head of our own; what of it learns, the settings say."""
+    if config.head.architecture == "official":
+        raise DanseoError(f"{config.model}: KLUE's own heads are for encoders; use head.architecture=default")
+    check_settings(config.train)
+    is_frozen, is_half = stays(config.train), computes_half(config, device)
+    place = body_of(source) if source else config.model
+    model = _load_body(config, place, "AutoModel", is_whole=True, dtype=torch.bfloat16 if is_half else torch.float32)
+    model.config.use_cache = False
+    old = model.get_input_embeddings().weight.shape[0]
+    _fit_vocabulary(model, kind.pieces)
+    network = Network(model, Normed(model.config.hidden_size, kind.build_head(model)))
+    network.masks = masks_for(config.model, model, config.head.attention)
+    if is_frozen:
+        network.base, network.keeps_frozen = body_name(config), False
+        model.requires_grad_(False)
+        if len(kind.pieces.tokenizer) > old:
+            network.rows = AddedRows(model.get_input_embeddings(), old)
+        if config.train.lora:
+            add_adapters(model, config.train)
+        if source:
+            load_adapters(model, network.rows, source)
+    if source and network.head is not None:
+        load_head(network.head, source / HEAD_WEIGHTS)
+    return network
+
+
+def computes_half(config: RunConfig, device: torch.device | None) -> bool:
+    """Whether weights that do not learn lie in bfloat16: where a language model computes in it anyway."""
+    if not stays(config.train) or config.train.precision not in ("auto", "bf16"):
+        return False
+    asked = config.train.precision == "bf16"
+    return asked or (device is not None and device.type == "cuda" and half_of(device) == "bf16")
 
 
 def load_head(head: nn.Module, path: Path) -> None:
@@ -180,7 +241,10 @@ def save_network(network: Network, kind: Kind, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    network.model.save_pretrained(folder, safe_serialization=True)
+    if network.base is None:
+        network.model.save_pretrained(folder, safe_serialization=True)
+    else:
+        save_adapters(network.model, network.rows, network.base, folder)
     kind.pieces.tokenizer.save_pretrained(folder)
     if network.head is not None:
         state = {key: value.detach().cpu().contiguous().clone() for key, value in head_state(network).items()}

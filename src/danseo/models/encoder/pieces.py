@@ -28,7 +28,7 @@ class Cut:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        return self.letters.given(self.encoding.offsets)
+        return self.letters.given(_apart(self.encoding.offsets))
 
     def trimmed_offsets(self) -> list[tuple[int, int]]:
         """Offsets without the space that SentencePiece counts to the word after it; an empty piece is (0, 0)."""
@@ -49,6 +49,15 @@ class Cut:
             return [self]
         self.encoding.truncate(limit, stride=overlap)
         return [Cut(self.text, self.letters, part) for part in (self.encoding, *self.encoding.overflowing)]
+
+
+def _apart(offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A syllable whose bytes lie in two pieces belongs to the one that begins it; the other has what follows."""
+    found, reached = [], 0
+    for start, end in offsets:
+        found.append((reached, end) if start < reached < end else (start, end))
+        reached = max(reached, end)
+    return found
 
 
 class Pieces:

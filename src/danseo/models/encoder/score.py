@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from danseo.models.encoder.classify import encode_texts
+from danseo.models.encoder.heads import TextHead
 from danseo.models.encoder.kind import Kind
 from danseo.records import Prediction
 from danseo.training.features import Features, Outputs
@@ -20,6 +21,9 @@ class Regress(Kind):
 
     def head_options(self) -> dict[str, Any]:
         return {"num_labels": 1, "problem_type": "regression"}
+
+    def build_head(self, body: Any) -> nn.Module:
+        return TextHead(body.config.hidden_size, 1, self.config)
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
         features = encode_texts(examples, self)

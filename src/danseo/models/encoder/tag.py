@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from danseo.models.encoder.heads import PieceHead
 from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
 from danseo.models.encoder.pieces import Cut
 from danseo.models.encoder.tag_official import encode_official, official_tags
@@ -38,6 +39,9 @@ class Tag(Kind):
     def head_options(self) -> dict[str, Any]:
         labels = dict(enumerate(self.task.labels))
         return {"num_labels": len(labels), "id2label": labels, "label2id": {v: k for k, v in labels.items()}}
+
+    def build_head(self, body: Any) -> nn.Module:
+        return PieceHead(body.config.hidden_size, len(self.task.labels))
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
         features = encode_official(examples, self) if self.official else encode_windows(examples, self)

@@ -1,5 +1,6 @@
 """Dialogue states from encoders: a gate for every slot, and values written piece by piece."""
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, ClassVar
@@ -105,7 +106,7 @@ class Track(Kind):
         names = [code.ids for code in self.pieces.cut([name.replace("-", " ") for name in self.task.labels])]
         measures = Measures(
             size=body.config.hidden_size,
-            heads=body.config.num_attention_heads,
+            heads=math.gcd(body.config.hidden_size, body.config.num_attention_heads),
             dropout=0.1,
             slots=padded(names, self.pieces.pad),
             pad=self.pieces.pad,
