@@ -23,14 +23,14 @@ from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder import model as encoder_model  # noqa: E402
 from danseo.models.encoder.int8 import to_bytes  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
-from danseo.models.load import load_model  # noqa: E402
+from danseo.models.families import load_model  # noqa: E402
 from danseo.recipes import configured  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.runs.scores import headline_of  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.training import speed  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
-from tests.tiny import FAMILIES, QUICK, assert_same_answers, quick_config, read_split, tiny_encoder  # noqa: E402
+from tests.tiny import FAMILIES, QUICK, Watch, assert_same_answers, quick_config, read_split, tiny_encoder  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -359,7 +359,7 @@ def fitted(task: str, folder: Path, sample: Path, root: Path, **settings) -> tup
     model = Encoder(config, TASKS[task], Workers("cpu"))
     model.prepare(read_split(sample, task, "train", 24), dev)
     run.start(config)
-    model.fit(run, lambda step, progress: None, lambda note: None)
+    model.train_steps(Watch(run))
     return model, run, dev
 
 
@@ -368,7 +368,7 @@ def fitted(task: str, folder: Path, sample: Path, root: Path, **settings) -> tup
 def test_every_family_learns_saves_and_comes_back_for_every_kind(sample, encoder, tmp_path, family, task):
     model, run, dev = fitted(task, encoder(family), sample, tmp_path)
     predictions = model.predict_dev()
-    model.save(run)
+    model.save(run.path / "model")
     assert_same_answers(load_model(run, "cpu").predict(dev), predictions)
     assert not list((run.path / "model").glob("*.bin"))
     if task in STOCK:
@@ -385,7 +385,7 @@ def test_the_official_dialogue_tracker_comes_back(sample, encoder, tmp_path, fam
     """Its pooling layer is the body's or its own."""
     model, run, dev = fitted("wos", encoder(family), sample, tmp_path, architecture="official")
     predictions = model.predict_dev()
-    model.save(run)
+    model.save(run.path / "model")
     assert_same_answers(load_model(run, "cpu").predict(dev), predictions)
 
 
@@ -396,7 +396,7 @@ def test_a_saved_model_computes_as_it_did_when_it_learned(sample, encoder, tmp_p
     gear = run.read_json("gear.json")
     assert (gear["precision"], gear["attention"], gear["device"]) == ("fp32", "sdpa", "cpu")
     model.predict_dev()
-    model.save(run)
+    model.save(run.path / "model")
     run.write_json("gear.json", {"precision": "bf16", "attention": "eager", "device": "cpu"})
     again = load_model(run, "cpu")
     assert len(again.predict(dev)) == len(dev)
@@ -410,7 +410,7 @@ def test_a_saved_model_computes_as_it_did_when_it_learned(sample, encoder, tmp_p
 def test_every_family_computes_in_bytes(sample, encoder, tmp_path, family):
     model, run, dev = fitted("ynat", encoder(family), sample, tmp_path)
     model.predict_dev()
-    model.save(run)
+    model.save(run.path / "model")
     exact = load_model(run, "cpu").predict(dev)
     rough = load_model(run, "cpu", "int8")
     assert rough.gear.precision == "int8"
@@ -459,7 +459,7 @@ def test_a_tokenizer_that_pads_with_another_id_than_the_model_says(sample, encod
     model, run, dev = fitted(task, folder, sample, tmp_path)
     assert (model.kind.pieces.pad, model.network.model.config.pad_token_id) == (0, 1)
     model.predict_dev()
-    model.save(run)
+    model.save(run.path / "model")
     again = load_model(run, "cpu")
     assert again.kind.longest == model.kind.longest
     assert_same_answers(again.predict(dev), model.predict(dev))

@@ -80,3 +80,25 @@ def assert_same_answers(found: list, expected: list) -> None:
 
 def quick_config(task: str, model: object, **settings) -> RunConfig:
     return with_settings(RunConfig(task=task, model=str(model)), {**QUICK, **settings})
+
+
+class Watch:
+    """A watcher of a fitting, or all the events of a run, that keeps what it is told."""
+
+    def __init__(self, run=None, look=lambda step, progress: None) -> None:
+        self.run, self.series, self.look = run, None, look
+        self.notes: list[str] = []
+        self.scores: list[float | None] = []
+
+    def begin(self) -> None:
+        pass
+
+    def note(self, line: str) -> None:
+        self.notes.append(line)
+
+    def step(self, step, progress) -> None:
+        self.look(step, progress)
+
+    def evaluated(self, step, progress, score) -> None:
+        self.scores.append(score)
+        self.look(step, progress)

@@ -11,7 +11,7 @@ from danseo.display.table import Table, to_markdown
 from danseo.experiment import run_experiment
 from danseo.extras import require
 from danseo.files import write_atomically
-from danseo.models.load import packages_of
+from danseo.models.encoder.facts import packages_of
 from danseo.recipes import configured
 from danseo.runs.directory import Run
 from danseo.runs.layouts.single import beats

@@ -7,7 +7,7 @@ from typing import Any
 from danseo.data.find import data_root, require_file
 from danseo.errors import DanseoError
 from danseo.files import content_sha256
-from danseo.models.load import load_model
+from danseo.models.families import load_model
 from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
 from danseo.runs.directory import Run
@@ -45,7 +45,8 @@ def evaluate_run(
     predictions = None if precision else _saved(run, task, gold, examples)
     source = run.predictions_path("dev") if predictions else run.path / "model"
     if predictions is None:
-        predictions = load_model(run, device, precision, trust_remote_code=trust_remote_code).predict(examples)
+        model = load_model(run, device, precision, trust_remote_code=trust_remote_code)
+        predictions = model.predict(examples).predictions
     skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
     return ScoreSheet(
         task,

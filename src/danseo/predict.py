@@ -11,8 +11,8 @@ from danseo.display.escaping import say, to_json
 from danseo.errors import DanseoError, DataError, PartlyDone
 from danseo.evaluate import open_run
 from danseo.metrics.tagging import spans_of
-from danseo.models.floor import FLOORS
-from danseo.models.load import load_model
+from danseo.models.families import load_model
+from danseo.models.protocol import Model
 from danseo.records import Prediction
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
@@ -32,12 +32,11 @@ def predict_lines(
     run = open_run(path)
     task = get_task(run.config.task)
     model = load_model(run, device, precision, trust_remote_code=trust_remote_code)
-    with_pos = task.kind == "parse" and run.config.model not in FLOORS and run.config.head.architecture == "official"
     bad = done = 0
     with opened(file) as raw, target(output, file) as sink:
         source = unpacked(raw, "standard input" if file == "-" else file)
         for group in lines_in(source, batch):
-            found = [read_line(line, number, task, with_pos=with_pos) for number, line in group]
+            found = [read_line(line, number, task, with_pos=model.reads_pos) for number, line in group]
             for line in (item for item in found if isinstance(item, BadLine)):
                 say(f"danseo: {line.reason}")
                 bad += 1
@@ -76,15 +75,14 @@ def target(output: Path | None, file: str) -> AbstractContextManager[TextIO]:
         raise DanseoError(f"{output} cannot be written: {error.strerror}") from None
 
 
-def answered(model: Any, task: Task, numbered: list[tuple[int, Any]]) -> Iterator[dict[str, Any]]:
+def answered(model: Model, task: Task, numbered: list[tuple[int, Any]]) -> Iterator[dict[str, Any]]:
     """One record per example: its line, its answer, and what the answer covers."""
     if not numbered:
         return
     examples = [example for _, example in numbered]
-    predictions = model.predict(examples)
-    kind = getattr(model, "kind", None)
-    probabilities = getattr(kind, "latest_probabilities", None) or [None] * len(examples)
-    for (number, example), prediction, table in zip(numbered, predictions, probabilities, strict=True):
+    answers = model.predict(examples)
+    tables = answers.tables or [None] * len(examples)
+    for (number, example), prediction, table in zip(numbered, answers, tables, strict=True):
         yield {"guid": example.guid, "line": number, **described(task, example, prediction, table)}
 
 

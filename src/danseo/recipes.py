@@ -7,7 +7,6 @@ from typing import Any
 from danseo.config import RunConfig, read_settings, with_settings
 from danseo.errors import DanseoError
 from danseo.files import write_atomically
-from danseo.hub import pretrained
 
 
 def recipe_folder() -> Path:
@@ -84,13 +83,10 @@ def configured(task: str, model: str, recipe: str, settings: dict[str, Any], enc
     return with_settings(with_settings(base, read_settings(recipe_file(recipe, task, encoder))), settings)
 
 
-def encoder_facts(model: str, recipe: str, trust_remote_code: bool = False) -> Any:
+def encoder_facts(model: str, recipe: str, trust_remote_code: bool = False, *, offline: bool = False) -> Any:
     """The configuration of the encoder, where the recipe depends on it; None for models that are no encoders."""
-    from danseo.models.floor import FLOORS
+    from danseo.models.families import family_of
 
-    if not model or model in FLOORS or recipe != "official":
+    if not model or recipe != "official":
         return None
-    pretrained(model)  # what is wrong with the name shows before torch is loaded
-    from danseo.models.encoder.network import load_encoder_config
-
-    return load_encoder_config(model, trust_remote_code)
+    return family_of(model).facts(model, trust_remote_code, offline)

@@ -11,7 +11,7 @@ def test_speed_and_time_left_go_by_the_fitting_alone(capsys):
     shown = TrainingProgress("run")
     shown.note("measuring")
     step = SimpleNamespace(number=4, total=10, loss=1.0, rate=1e-3)
-    shown.step(step, SimpleNamespace(pieces=500, seconds=2.0, best=50.0, losses=[]))
+    shown.evaluated(step, SimpleNamespace(pieces=500, seconds=2.0, best=50.0), 50.0)
     assert capsys.readouterr().err.splitlines() == [
         "measuring",
         "run: step 4/10 loss 1.0000 rate 1.0e-03 250 pieces/s best 50.00 ETA 3 s",
@@ -26,7 +26,7 @@ def test_the_bar_leaves_out_what_does_not_fit_and_never_the_time_left(width):
     shown = TrainingProgress("ner--a-model-with-a-name-that-takes-a-whole-line-of-a-terminal--s42--9f31c0de")
     shown.bar = Progress(console=Console(file=StringIO(), width=width, force_terminal=True))
     step = SimpleNamespace(number=400, total=100000, loss=1.0, rate=1e-3)
-    shown.step(step, SimpleNamespace(pieces=500_000, seconds=20.0, best=50.0, losses=[1.0]))
+    shown.step(step, SimpleNamespace(pieces=500_000, seconds=20.0, best=50.0))
     (task,) = shown.bar.tasks
     assert task.fields["state"].startswith("400/100000")
     assert len(task.fields["state"]) <= width - 22, "beside the bar"

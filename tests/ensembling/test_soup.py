@@ -11,7 +11,7 @@ from danseo.ensembling.compatible import first_difference
 from danseo.ensembling.soup import make_soup
 from danseo.errors import DanseoError, WorkFailed
 from danseo.experiment import run_experiment
-from danseo.models.load import load_model
+from danseo.models.families import load_model
 from danseo.runs.directory import Run
 from danseo.runs.locks import owned
 

@@ -127,8 +127,9 @@ def test_a_tie_answers_and_a_higher_null_score_does_not(none, answer):
     set_span(features[0], outputs[0], 20, 21, 4.0)
     (prediction,) = kind.decode([TOY], features, outputs)
     assert prediction.answer == answer
-    assert kind.latest_candidates[0][0] == ("낱말20 낱말21", 4.0, (90, 99))
-    assert kind.latest_candidates[0][-1] == ("", pytest.approx(none), None)
+    candidates = kind.candidates([TOY], features, outputs)
+    assert candidates[0][0] == ("낱말20 낱말21", 4.0, (90, 99))
+    assert candidates[0][-1] == ("", pytest.approx(none), None)
     assert prediction.probabilities[""] == pytest.approx(1 / (1 + np.exp(4.0 - none)), abs=1e-6)
 
 
@@ -151,7 +152,7 @@ def test_spans_stay_in_the_passage_and_short_and_start_with_most_context():
     set_span(features[0], outputs[0], 0, 3, 20.0)  # four pieces
     set_span(features[0], outputs[0], 15, 15, 20.0)  # at the edge of the window; others know more of it
     (prediction,) = kind.decode([TOY], features, outputs)
-    texts = [one.text for one in kind.latest_candidates[0][:-1]]
+    texts = [one.text for one in kind.candidates([TOY], features, outputs)[0][:-1]]
     assert prediction.answer == texts[0] == "낱말0"
     assert len(texts) == len(set(texts)) == kind.config.best
     assert all(text in TOY.text and len(text.split()) <= 3 and not text.startswith("낱말15") for text in texts[:2])
@@ -246,7 +247,7 @@ def test_decoding_takes_a_part_of_the_examples(kind, examples):
     outputs = kind.perfect_outputs(examples, features)
     whole = kind.decode(examples, features, outputs)
     part = [(f, o) for f, o in zip(features, outputs, strict=True) if f.example >= 8]
-    assert kind.decode(examples[8:], *map(list, zip(*part, strict=True))) == whole[8:]
+    assert kind.decode(examples[8:], *map(list, zip(*part, strict=True))).predictions == whole[8:]
 
 
 def test_a_few_steps_lower_the_loss_and_padding_counts_for_nothing(kind, checkpoint, examples):

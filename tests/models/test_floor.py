@@ -20,8 +20,8 @@ EVERY = [("majority", name) for name in TASKS] + [("linear", name) for name in L
 
 
 def fitted(floor: str, task, train, seed=42):
-    model = make_floor(floor, task)
-    model.fit(train, seed)
+    model = make_floor(floor, task, seed)
+    model.learn(train)
     return model
 
 

@@ -15,6 +15,7 @@ from danseo.models.encoder.network import Network
 from danseo.models.encoder.parse import TAGS, OfficialParser, Parse, best_tree, last_tags, whole_arcs, word_pieces
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
+from danseo.predictions.evidence import tree_rows
 from danseo.records import ParseExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
@@ -124,7 +125,8 @@ def test_ceiling_is_100_unless_words_are_cut_off(pieces, examples):
         score = measure(TASK, examples, predictions)["dp/uas@micro-1"].value()
         assert (score == 100) is exact
         assert any(record.fields["truncated"] for record in features) is not exact
-        for example, prediction, arcs in zip(examples, predictions, kind.latest_arcs, strict=True):
+        tables = tree_rows(predictions.evidence, TASK.labels)
+        for example, prediction, (arcs, _) in zip(examples, predictions, tables, strict=True):
             assert is_tree([head for head, _ in prediction.answer])
             assert TASK.check_answer(example, prediction.answer)
             assert arcs.shape == (len(example.words), len(example.words) + 1)

@@ -142,7 +142,7 @@ def test_saved_probabilities_decode_to_the_same_answers(trained, examples):
     rng = np.random.default_rng(0)
     outputs = [{"logits": rng.normal(size=(len(record), 13)).astype(np.float32)} for record in features]
     predictions = kind.decode(examples, features, outputs)
-    saved = kind.latest_probabilities
+    saved = predictions.tables
     assert [rows.shape for rows in saved] == [(len(example.text), 13) for example in examples]
     assert saved[0].dtype == np.float16
     covered = [rows.any(axis=1) for rows in saved]
@@ -154,7 +154,7 @@ def test_saved_probabilities_decode_to_the_same_answers(trained, examples):
 
 def test_nothing_in_nothing_out(trained):
     kind = tag_kind(trained)
-    assert kind.decode([], kind.encode([], with_gold=False), []) == []
+    assert kind.decode([], kind.encode([], with_gold=False), []).predictions == []
 
 
 def test_weights_of_the_loss(trained, examples):

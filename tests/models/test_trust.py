@@ -14,7 +14,7 @@ from danseo.errors import DanseoError, WorkFailed
 from danseo.evaluate import evaluate_run
 from danseo.experiment import run_experiment
 from danseo.models.encoder.network import load_network
-from danseo.models.load import load_model
+from danseo.models.families import load_model
 from danseo.models.masked.load import MaskedModel, load_pair
 from danseo.recipes import configured
 from danseo.runs.directory import Run

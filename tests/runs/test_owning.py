@@ -56,7 +56,7 @@ def test_force_removes_nothing_before_all_has_proved_good(floor, sample, monkeyp
     def refuse(*_):
         raise DanseoError("no such device")
 
-    monkeypatch.setattr("danseo.experiment.make_floor", refuse)
+    monkeypatch.setattr("danseo.models.floor.make_floor", refuse)
     with pytest.raises(DanseoError, match="no such device"):
         floor(force=True)
     assert (run.path / "scores.json").read_bytes() == scores

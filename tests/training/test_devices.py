@@ -19,6 +19,7 @@ from danseo.training.loop import Engine, Plan, train_steps  # noqa: E402
 from danseo.training.numbers import settle  # noqa: E402
 from danseo.training.optim import make_optimizer  # noqa: E402
 from danseo.training.speed import Gear, choose_gear, precisions  # noqa: E402
+from tests.tiny import Watch  # noqa: E402
 from tests.training.test_speed import fake  # noqa: E402
 
 GPU = torch.device("cuda")
@@ -91,7 +92,7 @@ def test_a_loss_that_is_no_number_shows_before_anything_is_kept(prepared, tmp_pa
     monkeypatch.setattr(model.kind, "loss", breaking)
     fitting = Fitting(engine, model.train_features, model.config.train, 1, run)
     with pytest.raises(WorkFailed, match=r"the loss is no number at step 2; lower train\.learning_rate"):
-        fitting.run_to_end(lambda: 1.0, lambda step, progress: None)
+        fitting.run_to_end(lambda: 1.0, Watch())
     assert len(calls) == 3, "the first evaluation is after the third step"
     assert not run.path.exists()
 
@@ -103,7 +104,7 @@ def test_losses_are_read_when_they_are_logged(prepared, tmp_path):
         engine = engine_of(model, Gear("fp32", "eager"))
         engine.is_prompt = is_prompt
         fitting = Fitting(engine, model.train_features, model.config.train, 1, run)
-        fitting.run_to_end(lambda: 1.0, lambda step, progress: None)
+        fitting.run_to_end(lambda: 1.0, Watch())
         logs.append(run.read_log())
     assert [line["loss"] for line in logs[0]] == pytest.approx([line["loss"] for line in logs[1]])
 
@@ -138,7 +139,7 @@ def test_a_step_that_overflows_is_left_out_and_the_scale_falls_and_is_kept(prepa
     def look(step, progress):
         same.append(all(torch.equal(value, before[name]) for name, value in model.network.named_parameters()))
 
-    fitting.run_to_end(lambda: 1.0, look)
+    fitting.run_to_end(lambda: 1.0, Watch(look=look))
     assert same[:2] == [True, True], "nothing was learned from infinite gradients"
     scale = engine.scaler.get_scale()
     assert scale <= 2.0**38

@@ -13,6 +13,7 @@ from danseo.training import loop  # noqa: E402
 from danseo.training.fit import Fitting  # noqa: E402
 from danseo.training.loop import Engine, Plan, outputs_of, train_steps  # noqa: E402
 from danseo.training.optim import make_optimizer  # noqa: E402
+from tests.tiny import Watch  # noqa: E402
 
 
 def engine_of(model, tokens: int = 8192, notes: list[str] | None = None) -> Engine:
@@ -93,12 +94,13 @@ def test_out_of_memory_halves_the_parts_and_the_step_stays_the_same(prepared, mo
 
 
 def test_training_and_prediction_go_on_after_running_out_of_memory(prepared, monkeypatch, tmp_path):
-    model, notes, steps = prepared("ynat", epochs=2), [], []
-    run = Run(tmp_path / "run")
+    model, steps = prepared("ynat", epochs=2), []
+    events = Watch(Run(tmp_path / "run"), lambda step, _: steps.append(step.number))
     limit_memory(monkeypatch, model.network, 140)
-    progress = model.fit(run, lambda step, _: steps.append(step.number), notes.append)
+    progress = model.train_steps(events)
     assert steps == [1, 2, 3, 4, 5, 6]
-    assert notes
+    assert events.notes
+    assert len(events.scores) == len(events.run.read_log()), "an evaluation is told as one"
     assert progress.tokens <= 128
     assert len(model.predict_dev()) == 8
 
@@ -198,7 +200,7 @@ class Scores:
 def fitted(model, tmp_path: Path, scores: Scores):
     run = Run(tmp_path / "run")
     fitting = Fitting(model._engine(run), model.train_features, model.config.train, 1, run)
-    return fitting.run_to_end(scores, lambda step, progress: None), run
+    return fitting.run_to_end(scores, Watch()), run
 
 
 @pytest.mark.parametrize(("patience", "steps"), [(None, 9), (3, 5), (2, 4), (1, 3), (0, 3)])
@@ -239,7 +241,7 @@ def test_the_best_weights_are_those_of_the_average_once_there_is_one(prepared, t
         if step.number in (6, 9):
             snapshots.append({n: p.detach().clone() for n, p in model.network.named_parameters()})
 
-    fitting.run_to_end(Scores(10, 9, 20, 8, 30), keep)  # raw; raw, average; raw, average
+    fitting.run_to_end(Scores(10, 9, 20, 8, 30), Watch(look=keep))  # raw; raw, average; raw, average
     assert rates[3:] == [1e-3] * 6
     assert rates[2] != 1e-3
     log = run.read_log()

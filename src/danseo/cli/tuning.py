@@ -81,13 +81,13 @@ def _tunable(command: click.Command, more: Sequence[click.Parameter], without: S
 def train(as_json: bool, **given: Any) -> None:
     """Tune danseo train: trials are judged on the select half of dev, the best one is reported on the other half."""
     from danseo.data.find import data_root
-    from danseo.models.load import packages_of
+    from danseo.models.families import family_of
     from danseo.tuning.targets import TrainTarget
 
     search = {name: given.pop(name) for name in _OWN}
     root, runs, device = data_root(given.pop("data_dir")), given.pop("runs"), given.pop("device")
     task, model, recipe, settings = (given.pop(name) for name in ("task", "model", "recipe", "settings"))
-    require("optuna", *packages_of(model, task.name))
+    require("optuna", *family_of(model).packages(model, task.name))
     config = train_config(task, model, recipe, settings, given)
     _search(TrainTarget(config, root, runs, device), search, as_json)
 

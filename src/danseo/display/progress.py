@@ -87,14 +87,17 @@ class TrainingProgress:
             say(text)
 
     def step(self, step: Any, progress: Any) -> None:
-        """One optimiser step; an evaluation shows as an empty list of losses since.
+        """One optimiser step; it is shown now and then, as the losses of a GPU are waited for when they are read."""
+        if time.monotonic() >= self.due:
+            self._show(step, progress)
 
-        Speed and ETA go by the time of the fitting, which begins with its first step.
-        """
-        is_due = (
-            not progress.losses or time.monotonic() >= self.due
-        )  # losses of a GPU are waited for when they are read
-        if self.quiet or not is_due:
+    def evaluated(self, step: Any, progress: Any, score: float | None) -> None:
+        """A step after which the weights were scored; without a terminal it gets a line."""
+        self._show(step, progress, with_line=True)
+
+    def _show(self, step: Any, progress: Any, *, with_line: bool = False) -> None:
+        """Speed and ETA go by the time of the fitting, which begins with its first step."""
+        if self.quiet:
             return
         self.due = time.monotonic() + _SHOWN_EVERY
         speed = progress.pieces / max(1e-6, progress.seconds)
@@ -104,7 +107,7 @@ class TrainingProgress:
         if self.bar:
             loss, rate, pace, best = parts
             self._draw(step, [f"ETA {clock_time(left)}", best, loss, pace, rate, f"for {clock_time(progress.seconds)}"])
-        elif not progress.losses:
+        elif with_line:
             state = " ".join(filter(None, parts))
             self.note(f"{self.title}: step {step.number}/{step.total} {state} ETA {left:.0f} s")
 

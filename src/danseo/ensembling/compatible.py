@@ -7,7 +7,6 @@ from typing import Any
 
 from danseo.errors import DanseoError
 from danseo.files import parse_json, read_text
-from danseo.models.floor import FLOORS
 from danseo.runs.answers import Member
 
 _BESIDE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")  # of config.json; they change no weight
@@ -21,8 +20,7 @@ def model_folder(member: Member) -> Path:
 def check_alike(members: Sequence[Member]) -> None:
     """Refuse runs whose weights cannot be averaged, naming the first difference."""
     for member in members:
-        settings = member.record.settings if member.record else {}
-        if not (model_folder(member) / "config.json").is_file() or settings.get("model") in FLOORS:
+        if not (model_folder(member) / "config.json").is_file():
             raise DanseoError(f"{member.path} has no encoder to average; a soup is made of fine-tuned runs")
     first, *others = members
     for other in others:

@@ -16,8 +16,10 @@ from danseo.ensembling.fitting import only, parse_weights
 from danseo.ensembling.making import counted_twice, ensemble_name, gains, located, member_facts, member_models
 from danseo.errors import DanseoError
 from danseo.extras import require
-from danseo.models.load import ENCODER, with_trust
+from danseo.models.encoder.facts import PACKAGES
+from danseo.models.encoder.trust import with_trust
 from danseo.models.weights import refuse_odd
+from danseo.predictions.evidence import packed_arrays
 from danseo.runs.answers import Members, open_members
 from danseo.runs.directory import Run, folder_identity
 from danseo.runs.environment import environment
@@ -41,7 +43,7 @@ def make_soup(
     """The run of a soup; the same members and weights give the same one."""
     if weights == "fit":
         raise DanseoError("--weights fit: a soup takes numbers, or --select greedy")
-    require(*ENCODER)
+    require(*PACKAGES)
     members, order = open_members(paths, data_dir).ordered()
     start = parse_weights(weights, len(members))[order]
     check_alike(members.listed)
@@ -131,8 +133,9 @@ class Kitchen:
         weights = shares(self._greedy(start) if select else start)
         model = self._encoder(weights)
         predictions = model.predict_dev()
-        model.save_decision(self.run)
-        model.save_probabilities(self.run)
+        model.save_decision(self.run.path / "model")
+        if predictions.evidence is not None:
+            self.run.write_bytes("predictions/dev.npz", packed_arrays(predictions.evidence))
         facts = environment(self.members.hashes, str(model.workers.device), time.perf_counter() - started)
         parameters = sum(parameter.numel() for parameter in model.network.parameters())
         self.run.write_predictions("dev", predictions)

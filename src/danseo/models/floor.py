@@ -4,25 +4,30 @@ import io
 import json
 import math
 import re
+import time
 import zipfile
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from unicodedata import is_normalized, normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from danseo.config import FLOORS as FLOORS
+from danseo.config import RunConfig
 from danseo.errors import DanseoError, DataError
 from danseo.extras import require
 from danseo.files import read_bytes, write_atomically
+from danseo.models.protocol import Answers, Events, Fitted, Loading
 from danseo.records import Entity, Prediction, RelationExample, TextExample
 from danseo.rows import read_object
+from danseo.runs.directory import Run
 from danseo.scoring.baselines import label_shares, majority_answers, usual_gold
 from danseo.tasks.task import Task
 
@@ -31,40 +36,90 @@ View = Callable[[Any], Iterable[str]]
 Array = NDArray[Any]
 
 
-class Floor(Protocol):
-    """What a floor can do; load takes up what save wrote."""
+class Floor(ABC):
+    """A model that goes over the training examples once; load takes up what save wrote."""
 
-    def fit(self, train: Sequence[Any], seed: int) -> None: ...
+    reads_pos = False
 
-    def predict(self, examples: Sequence[Any]) -> list[Prediction]: ...
+    def __init__(self, task: Task, seed: int = 42) -> None:
+        self.task, self.seed = task, seed
 
+    def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> Fitted:
+        events.begin()
+        started = time.perf_counter()
+        self.learn(train)
+        answers = self.predict(dev)
+        return Fitted(answers, seconds=time.perf_counter() - started)
+
+    @abstractmethod
+    def learn(self, train: Sequence[Any]) -> None:
+        """Take from the training examples all that answering needs."""
+
+    @abstractmethod
+    def predict(self, examples: Sequence[Any]) -> Answers: ...
+
+    @abstractmethod
     def save(self, folder: Path) -> None: ...
 
+    @abstractmethod
     def load(self, folder: Path) -> None: ...
 
 
-def make_floor(name: str, task: Task) -> Floor:
+def make_floor(name: str, task: Task, seed: int = 42) -> Floor:
     """A floor by name, not fitted yet."""
-    return Majority(task) if name == "majority" else Linear(task)
+    return Majority(task, seed) if name == "majority" else Linear(task, seed)
 
 
-class Majority:
+# What the table of families says of floors
+
+
+def new_floor(config: RunConfig, task: Task, device: str | None) -> Floor:
+    """The floor of a config; it takes the CPU, whatever the device."""
+    return make_floor(config.model, task, config.seed)
+
+
+def check_floor(config: RunConfig, task: Task) -> None:
+    """Refuse a task that the floor does not know."""
+    make_floor(config.model, task)
+
+
+def load_floor(run: Run, task: Task, loading: Loading) -> Floor:
+    """The saved floor of a run."""
+    config = run.config
+    if loading.precision:
+        raise DanseoError(f"{run.path} is a {config.model} model, which has no precision; leave --precision out")
+    floor = make_floor(config.model, task)
+    floor.load(run.path / "model")
+    return floor
+
+
+def packages_of_floor(model: str, task: str) -> tuple[str, ...]:
+    """Counting needs nothing, the linear model scikit-learn."""
+    return () if model == "majority" else ("scikit-learn",)
+
+
+def size_of_floor(model: str, trust_remote_code: bool, offline: bool) -> float:
+    """A rough number of weights, for estimates."""
+    return 1e3 if model == "majority" else 1e5
+
+
+class Majority(Floor):
     """The most frequent answer of the training examples, whatever the input."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, seed: int = 42) -> None:
+        super().__init__(task, seed)
         self.usual: Any = None
         self.shares: dict[str, float] | None = None
 
-    def fit(self, train: Sequence[Any], seed: int) -> None:
+    def learn(self, train: Sequence[Any]) -> None:
         self.usual = usual_gold(self.task, _some(train))
         if self.task.kind == "classify":
             shares = label_shares(train)
             self.shares = {label: shares.get(label, 0.0) for label in self.task.labels}
 
-    def predict(self, examples: Sequence[Any]) -> list[Prediction]:
+    def predict(self, examples: Sequence[Any]) -> Answers:
         answers = majority_answers(self.task, examples, self.usual)
-        return [Prediction(e.guid, answer, self.shares) for e, answer in zip(examples, answers, strict=True)]
+        return Answers([Prediction(e.guid, answer, self.shares) for e, answer in zip(examples, answers, strict=True)])
 
     def save(self, folder: Path) -> None:
         _write_json(folder / "majority.json", {"task": self.task.name, "usual": self.usual, "shares": self.shares})
@@ -74,53 +129,56 @@ class Majority:
         self.usual, self.shares = document["usual"], document["shares"]
 
 
-class Linear:
+class Linear(Floor):
     """TF-IDF of several bags of tokens; a support vector machine for labels, ridge regression for numbers."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, seed: int = 42) -> None:
+        super().__init__(task, seed)
         if task.name not in _VIEWS:
             known = ", ".join(_VIEWS)
             raise DanseoError(f"the linear model knows {known}, not {task.name}; use -m majority there")
-        self.task = task
         self.bags = {view.__name__.strip("_"): Bag(view) for view in _VIEWS[task.name]}
         self.labels: list[str] = []
         self.weights = np.zeros((0, 0), dtype=np.float32)  # a row per token
         self.bias = np.zeros(0)
         self.range = np.zeros(2)
 
-    def fit(self, train: Sequence[Any], seed: int) -> None:
+    def learn(self, train: Sequence[Any]) -> None:
         _sklearn("svm")  # complains before the work if it is absent
         train = [_composed(example) for example in train]
         for bag in self.bags.values():
             bag.fit(_some(train))
         golds = [example.gold for example in train]
         if self.task.kind == "score":
-            self._regress(self._features(train), np.array(golds), seed)
+            self._regress(self._features(train), np.array(golds))
         else:
-            self._separate(self._features(train), golds, seed)
+            self._separate(self._features(train), golds)
 
-    def _separate(self, features: Any, golds: list[str], seed: int) -> None:
+    def _separate(self, features: Any, golds: list[str]) -> None:
         self.labels = [label for label in self.task.labels if label in set(golds)]
         if len(self.labels) < 2:
             raise DanseoError(f"linear needs training examples of two labels, but all are {golds[0]}; raise limit")
         # Topics are scored by a mean over labels, so rare ones matter; relations are pooled.
         balance = "balanced" if self.task.name == "ynat" else None
-        machine = _sklearn("svm").LinearSVC(C=_COST[self.task.name], class_weight=balance, tol=1e-3, random_state=seed)
+        machine = _sklearn("svm").LinearSVC(
+            C=_COST[self.task.name], class_weight=balance, tol=1e-3, random_state=self.seed
+        )
         machine.fit(features, [self.labels.index(gold) for gold in golds])
         weights, bias = machine.coef_.T, machine.intercept_
         if len(self.labels) == 2:  # one boundary serves both labels
             weights, bias = np.hstack([-weights, weights]), np.hstack([-bias, bias])
         self.weights, self.bias = np.ascontiguousarray(weights, dtype=np.float32), bias
 
-    def _regress(self, features: Any, golds: Array, seed: int) -> None:
-        ridge = _sklearn("linear_model").Ridge(alpha=_COST[self.task.name], solver="sparse_cg", random_state=seed)
+    def _regress(self, features: Any, golds: Array) -> None:
+        ridge = _sklearn("linear_model").Ridge(alpha=_COST[self.task.name], solver="sparse_cg", random_state=self.seed)
         ridge.fit(features, golds)
         self.weights, self.bias = ridge.coef_.reshape(-1, 1).astype(np.float32), np.atleast_1d(ridge.intercept_)
         self.range = np.array([golds.min(), golds.max()])
 
-    def predict(self, examples: Sequence[Any]) -> list[Prediction]:
-        if not examples:
-            return []
+    def predict(self, examples: Sequence[Any]) -> Answers:
+        return Answers(self._answers(examples) if examples else [])
+
+    def _answers(self, examples: Sequence[Any]) -> list[Prediction]:
         outputs = self._features([_composed(example) for example in examples]) @ self.weights + self.bias
         if self.task.kind == "score":
             numbers = np.clip(outputs[:, 0], *self.range)

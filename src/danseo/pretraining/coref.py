@@ -192,7 +192,7 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
         fit = MaskedFit(*arguments, progress.note, recovery_scores, pieces=pieces)
         before = _before(run, workers, lambda: _scores(fit, tokenizer, held_out, probes, seq_len))
         on_evaluation = _on_evaluation(job, run, fit, tokenizer, seq_len)
-        fitted = fit.fit(rows, held_out, schedule, progress.step, on_evaluation)
+        fitted = fit.fit(rows, held_out, schedule, progress, on_evaluation)
     if workers.is_first:
         save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
     trusted, saved = config.trust_remote_code, str(run.path / f"checkpoint-{fitted.step}")

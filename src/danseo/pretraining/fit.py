@@ -12,7 +12,7 @@ from danseo.models.masked.kind import MaskedKind, MaskedNetwork, held_out_scores
 from danseo.pretraining.schedule import Schedule
 from danseo.runs.directory import Run
 from danseo.training.features import Features, Outputs
-from danseo.training.fit import Fitting, Progress, load_weights, weights_of
+from danseo.training.fit import Fitting, Progress, Watcher, load_weights, weights_of
 from danseo.training.loop import Engine, Step, outputs_of, train_steps
 from danseo.training.numbers import settle
 from danseo.training.optim import freeze, make_optimizer
@@ -88,7 +88,7 @@ class MaskedFit:
         rows: Sequence[Features],
         held_out: Sequence[Features],
         schedule: Schedule,
-        on_step: Callable[[Step, Progress], None],
+        watcher: Watcher,
         on_evaluated: Evaluated,
     ) -> Progress:
         """Train to the end, or on to it from the latest checkpoint; the best weights remain."""
@@ -100,7 +100,7 @@ class MaskedFit:
             fitting.noted = {**scores, **on_evaluated(step, step / schedule.steps_per_epoch, scores)}
             return self.kind.quality(scores, step)
 
-        return fitting.run_to_end(evaluate, on_step)
+        return fitting.run_to_end(evaluate, watcher)
 
 
 def _lengths(rows: Any) -> Any:

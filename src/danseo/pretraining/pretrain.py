@@ -99,7 +99,7 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
         schedule = settled_schedule(
             job.config, fit, rows, lambda: _measured(job, fit, tokenizer, held_out), progress.note
         )
-        fitted = fit.fit(rows, held_out, schedule, progress.step, lambda *at: _evaluated(job, run, fit, tokenizer, *at))
+        fitted = fit.fit(rows, held_out, schedule, progress, lambda *at: _evaluated(job, run, fit, tokenizer, *at))
     if workers.is_first:
         save_masked(run.path / "model", model, tokenizer, {"global_step": fitted.best_step})
         speed = {"pieces": fitted.pieces, "pieces_per_second": fitted.pieces / max(1e-9, fitted.seconds)}

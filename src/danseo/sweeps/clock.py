@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from danseo.models.floor import FLOORS
+from danseo.models.families import family_of
 from danseo.runs.index import Record
 from danseo.sweeps.plan import Planner, Point
 
@@ -58,7 +58,7 @@ class Clock:
         """Expected, from runs of the same task and model, else of any encoder, else a guess from sizes."""
         if (key := self._key(point)) in self.rates:
             return self.start(point) + median(self.rates[key]) * point.work
-        if self.sized and point.config.model not in FLOORS:
+        if self.sized and family_of(point.config.model).is_gradual:
             return self.start(point) + median(self.sized) * point.work * point.parameters
         speed = _GUESSED_SPEED.get(self.device, _GUESSED_SPEED["cpu"])
         return self.start(point) + point.work * point.parameters * _PIECES / speed
@@ -66,8 +66,8 @@ class Clock:
     def start(self, point: Point) -> float:
         """Expected seconds beside the fitting."""
         same = self.starts.get(self._key(point))
-        floor = point.config.model in FLOORS
-        alike = [seconds for (_, model), each in self.starts.items() if (model in FLOORS) == floor for seconds in each]
+        family = family_of(point.config.model)
+        alike = [seconds for (_, model), each in self.starts.items() if family_of(model) is family for seconds in each]
         return median(same or alike or [_guessed_start(point.config.model)])
 
     def source(self, points: Sequence[Point]) -> str:
@@ -85,7 +85,7 @@ class Clock:
 
 
 def _guessed_start(model: str) -> float:
-    return _GUESSED_START[model in FLOORS]
+    return _GUESSED_START[not family_of(model).is_gradual]
 
 
 def measured(runs: Path) -> dict[str, float]:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ from danseo.data import find
 from danseo.errors import DanseoError
 from danseo.experiment import identity_of
 from danseo.files import content_sha256
-from danseo.models.floor import FLOORS, make_floor
+from danseo.models.families import family_of
 from danseo.runs.directory import Run, run_path
 from danseo.runs.index import Record, find_runs, read_record
 from danseo.tasks import get_task
 
-_FLOOR_PARAMETERS = {"majority": 1e3, "linear": 1e5}
-_BASE = {"hidden_size": 768, "num_hidden_layers": 12}
+_BASE = 12 * 12 * 768**2  # parameters of a base model
 _LEARNING = 3  # a way forward, and twice that back
 
 
@@ -57,7 +55,7 @@ class Planner:
         self._read_data(config.task)
         if config.model not in self.parameters:
             self.parameters[config.model] = self._size(config)
-        _check_fit(config)
+        family_of(config.model).check(config, get_task(config.task))
         identity = self._identity(config)
         run = Run(run_path(self.runs, config, identity))
         model = identity.get("model", config.model)
@@ -69,7 +67,7 @@ class Planner:
         """How many examples a run of these settings reads; a floor goes over them once."""
         counts, limit = self.examples[settings["task"]], settings["limit"]
         train = min(limit or counts["train"], counts["train"])
-        if settings["model"] in FLOORS:
+        if not family_of(settings["model"]).is_gradual:
             return train + counts["dev"]
         epochs = settings["train.epochs"]
         judged = counts["dev"] / (1 if settings["train.select_on"] == "dev" else 2)
@@ -77,13 +75,10 @@ class Planner:
 
     def _size(self, config: RunConfig) -> float:
         """The parameters of a model; offline one of the Hub is looked for on this machine alone."""
-        if not self.offline or config.model in FLOORS or Path(config.model).is_dir():
-            return parameters_of(config.model, config.trust_remote_code)
-        _check_id(config.model)
-        facts = kept_facts(config.model)
-        if facts is None:
+        size = family_of(config.model).size(config.model, config.trust_remote_code, self.offline)
+        if size is None:
             self.unseen.append(config.model)
-        return _above_embeddings(facts or _BASE)
+        return size or _BASE
 
     def _read_data(self, name: str) -> None:
         if name in self.hashes:
@@ -99,65 +94,6 @@ class Planner:
         if key not in self._identities:
             self._identities[key] = identity_of(config, self.hashes[config.task])
         return self._identities[key]
-
-
-def parameters_of(model: str, trust_remote_code: bool = False) -> float:
-    """The weights above the embeddings, from the configuration alone; an unknown model is an error."""
-    if model in FLOORS:
-        return _FLOOR_PARAMETERS[model]
-    folder = Path(model)
-    if folder.is_dir():
-        facts = read_facts(folder / "config.json")
-        if not any(folder.glob("*.safetensors")):
-            raise DanseoError(f"model {model} has no safetensors weights; convert them (danseo never loads pickles)")
-    else:
-        _check_id(model)
-        from danseo.models.encoder.network import load_encoder_config
-
-        facts = load_encoder_config(model, trust_remote_code).to_dict()
-    return _above_embeddings(facts)
-
-
-def _check_id(model: str) -> None:
-    """Refuse what is neither a folder nor an id of the Hub."""
-    if near := get_close_matches(model, FLOORS, 1, cutoff=0.7):
-        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
-    if model.startswith(("/", ".", "~")):
-        raise DanseoError(f"model {model}: no such folder")
-
-
-def _above_embeddings(facts: Mapping[str, Any]) -> float:
-    hidden, layers = facts.get("hidden_size") or 768, facts.get("num_hidden_layers") or 12
-    return float(12 * hidden * hidden * layers)
-
-
-def kept_facts(model: str) -> dict[str, Any] | None:
-    """The configuration of a Hub model that is on this machine already; nothing is fetched."""
-    from huggingface_hub import try_to_load_from_cache
-
-    name, _, revision = model.partition("@")
-    try:
-        found = try_to_load_from_cache(name, "config.json", revision=revision or None)
-    except ValueError:
-        raise DanseoError(f"model {model}: neither a folder nor an id of the Hub such as klue/roberta-base") from None
-    return read_facts(Path(found)) if isinstance(found, str) else None
-
-
-def read_facts(path: Path) -> dict[str, Any]:
-    """The configuration of a checkpoint folder."""
-    try:
-        facts = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        raise DanseoError(f"model {path.parent} is not a checkpoint folder: no readable config.json") from None
-    return facts if isinstance(facts, dict) else {}
-
-
-def _check_fit(config: RunConfig) -> None:
-    task = get_task(config.task)
-    if config.model in FLOORS:
-        make_floor(config.model, task)  # refuses what it cannot do
-    if config.train.monitor not in ("headline", *task.metrics):
-        raise DanseoError(f"train.monitor = {config.train.monitor}: {task.name} has {', '.join(task.metrics)}")
 
 
 def _check_directory(point: Point) -> None:

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import SimpleNamespace
 from typing import Any
 
 from danseo.config import TRUST, RunConfig
 from danseo.errors import DanseoError
-from danseo.models.floor import FLOORS
+from danseo.models.families import family_of
 from danseo.recipes import encoder_facts
 from danseo.sweeps.clock import Clock, measured
 from danseo.sweeps.devices import find_devices, fitting, machine_memory
-from danseo.sweeps.plan import Planner, Point, kept_facts, read_facts, records_of, state_of
+from danseo.sweeps.plan import Planner, Point, records_of, state_of
 from danseo.sweeps.ranges import Choice
 from danseo.sweeps.ray_cluster import check_address
 from danseo.sweeps.space import Sweep, named_in, read_sweep
@@ -58,27 +58,18 @@ def prepare(path: Path, options: Options, *, offline: bool = False) -> Prepared:
     if options.trust_remote_code:
         sweep = replace(sweep, base={**sweep.base, TRUST: True})
     planner = Planner(options.root, options.runs, offline=offline)
-    look = local_facts if offline else encoder_facts
+    look = partial(encoder_facts, offline=offline)
     with named_in(path):
         configs = sweep.configs(look) if not sweep.search else _corners(sweep, look)
         # A folder named in two ways makes two configs, but one run.
         points = list({point.name: point for point in map(planner.point, configs)}.values())
-    trained = any(point.config.model not in FLOORS for point in points)
+    trained = any(family_of(point.config.model).is_gradual for point in points)
     devices = find_devices(options.devices, options.slots, needs_torch=trained)
     if options.executor == "local":
         with named_in(path):
             devices = fitting(devices, sweep.resources.memory, machine_memory)
     clock = Clock(records_of(planner.runs), planner, devices[0], measured(planner.runs))
     return Prepared(sweep, planner, points, devices, clock)
-
-
-def local_facts(model: str, recipe: str, trust_remote_code: bool = False) -> Any:
-    """What a recipe asks of an encoder, as far as it is on this machine."""
-    if model in FLOORS or recipe != "official":
-        return None
-    folder = Path(model)
-    facts = read_facts(folder / "config.json") if folder.is_dir() else kept_facts(model)
-    return SimpleNamespace(**{"model_type": "", **facts}) if facts else None
 
 
 def _check_options(options: Options) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from danseo.extras import require
-from danseo.models.load import packages_of
+from danseo.models.families import family_of
 from danseo.runs.directory import Run
 from danseo.runs.index import in_order, read_record
 from danseo.runs.locks import Locks
@@ -46,7 +46,8 @@ def needed_packages(prepared: Prepared, options: Options) -> dict[str, None]:
     if prepared.is_done(options.force):
         return {}
     here = [point for point in prepared.points if options.executor == "local"]
-    models = (package for point in here for package in packages_of(point.config.model, point.config.task))
+    configs = [point.config for point in here]
+    models = (package for c in configs for package in family_of(c.model).packages(c.model, c.task))
     search = ("optuna",) if prepared.sweep.search else ()
     return dict.fromkeys((*models, *search, *(("ray",) if options.executor == "ray" else ())))
 

@@ -73,12 +73,13 @@ def is_done(path: Path, force_before: float | None) -> bool:
 
 
 def _run(order: Order, run: Any) -> tuple[Ending, str]:
-    from danseo.config import FLOORS, RunConfig, with_settings
+    from danseo.config import RunConfig, with_settings
     from danseo.errors import DanseoError
     from danseo.experiment import run_experiment
+    from danseo.models.families import family_of
 
     config = with_settings(RunConfig(task=order.settings["task"], model=order.settings["model"]), order.settings)
-    if order.threads and config.model not in FLOORS:
+    if order.threads and family_of(config.model).is_gradual:
         _use_threads(order.threads)
     options: dict[str, Any] = {
         "device": order.device,

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,16 @@ class Progress:
         return cls(**{**state, "best": -math.inf if state["best"] is None else state["best"]})
 
 
+class Watcher(Protocol):
+    """Whom a fitting tells how it goes."""
+
+    def step(self, step: Step, progress: Progress) -> None:
+        """An optimiser step is done."""
+
+    def evaluated(self, step: Step, progress: Progress, score: float | None) -> None:
+        """It was one after which the weights were scored; None where the metric is undefined. It may raise to stop."""
+
+
 class Fitting:
     """One fitting of one network, resumable bit for bit."""
 
@@ -72,7 +82,7 @@ class Fitting:
         self.progress = Progress(tokens=engine.tokens)
         self._restore()
 
-    def run_to_end(self, evaluate: Callable[[], float], on_step: Callable[[Step, Progress], None]) -> Progress:
+    def run_to_end(self, evaluate: Callable[[], float], watcher: Watcher) -> Progress:
         """Train, evaluating as planned; the best weights end up in the network."""
         watch, saved = Stopwatch(self.progress.seconds), time.monotonic()
         if not self._is_over():
@@ -82,12 +92,13 @@ class Fitting:
             for step in steps:
                 self._count(step, watch)
                 self.average.offer(step.number, self.plan.steps_per_epoch)
-                if self.plan.is_evaluation(step.number):
-                    self._evaluate(step, evaluate)
-                elif time.monotonic() - saved < _CHECKPOINT_SECONDS:
-                    on_step(step, self.progress)
+                is_evaluation = self.plan.is_evaluation(step.number)
+                if is_evaluation:
+                    watcher.evaluated(step, self.progress, _defined(self._evaluate(step, evaluate)))
+                else:
+                    watcher.step(step, self.progress)
+                if not is_evaluation and time.monotonic() - saved < _CHECKPOINT_SECONDS:
                     continue
-                on_step(step, self.progress)
                 self._save()
                 saved = time.monotonic()
                 if self._is_over():
@@ -109,8 +120,8 @@ class Fitting:
         progress.padded += step.padded
         progress.losses.append(step.loss)
 
-    def _evaluate(self, step: Step, evaluate: Callable[[], float]) -> None:
-        """Score the weights that count: the average once there is one; keep them if they are the best."""
+    def _evaluate(self, step: Step, evaluate: Callable[[], float]) -> float:
+        """The score of the weights that count: the average once there is one; they are kept if they are the best."""
         self.engine.check_losses()
         progress, network = self.progress, self.engine.network
         raw = self._score(evaluate)
@@ -138,6 +149,7 @@ class Fitting:
         if self.engine.workers.is_first:
             self.run.log({key: _defined(value) for key, value in record.items()})
         progress.log_lines += 1
+        return score
 
     def _score(self, evaluate: Callable[[], float]) -> float:
         score = evaluate()

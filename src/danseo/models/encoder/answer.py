@@ -14,7 +14,8 @@ from danseo.models.encoder.heads import SpanHead
 from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.models.encoder.positions import place_cross_entropy
-from danseo.predictions.evidence import Arrays, Spans, span_arrays
+from danseo.models.protocol import Answers
+from danseo.predictions.evidence import Spans, span_arrays
 from danseo.predictions.thresholds import fitted_threshold
 from danseo.records import Prediction, QuestionExample
 from danseo.training.features import Features, Outputs
@@ -38,8 +39,6 @@ class Answer(Kind):
         super().__init__(*args, **kwargs)
         self.official = self.config.architecture == "official"
         self.threshold = 0.0
-        self.latest_candidates: list[list[Candidate]] = []
-        """Per example decoded last: the best answers, and at the end "" with the score to beat."""
 
     def build_head(self, body: Any) -> nn.Module:
         return SpanHead(body.config.hidden_size, self.config)
@@ -97,20 +96,16 @@ class Answer(Kind):
 
     def decode(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
-        self.latest_candidates = self._candidates(examples, features, outputs)
-        predictions = []
-        for example, (*found, none) in zip(examples, self.latest_candidates, strict=True):
+    ) -> Answers:
+        candidates, predictions = self.candidates(examples, features, outputs), []
+        for example, (*found, none) in zip(examples, candidates, strict=True):
             best = found[0] if found else NOTHING
             p_none = 1 / (1 + np.exp(np.clip(best.score - none.score, -50, 50)))
             chosen = none if none.score > best.score else best
             predictions.append(Prediction(example.guid, chosen.text, {"": float(p_none)}, chosen.span))
-        return predictions
+        return Answers(predictions, span_arrays(scored_texts(candidates)))
 
-    def kept(self) -> Arrays:
-        return span_arrays(scored_texts(self.latest_candidates))
-
-    def _candidates(
+    def candidates(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
     ) -> list[list["Candidate"]]:
         """Per example the best texts of all its windows, best first, and "" with the score they have to reach."""
@@ -162,7 +157,7 @@ class Answer(Kind):
         if self.official:
             return
         self.threshold = 0.0
-        candidates = self._candidates(examples, features, outputs)
+        candidates = self.candidates(examples, features, outputs)
         self.threshold = fitted_threshold([example.gold for example in examples], scored_texts(candidates))
 
     def decision(self) -> dict[str, float]:

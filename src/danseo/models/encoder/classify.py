@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from danseo.models.encoder.heads import TextHead
 from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
 from danseo.models.encoder.pieces import Cut
+from danseo.models.protocol import Answers
 from danseo.records import Prediction
 from danseo.training.features import Features, Outputs
 
@@ -49,16 +50,14 @@ class Classify(Kind):
     ) -> list[Outputs]:
         return [{"logits": row} for row in outputs["logits"].float().cpu().numpy()]
 
-    def decode(
-        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
         labels = self.task.labels
         predictions = []
         for example, output in zip(examples, outputs, strict=True):
             probabilities = np.exp(log_softmax(output["logits"].astype(np.float64)))
             named = dict(zip(labels, probabilities.tolist(), strict=True))  # unrounded: AUPRC ranks the surest ones
             predictions.append(Prediction(example.guid, labels[int(output["logits"].argmax())], named))
-        return predictions
+        return Answers(predictions)
 
 
 def encode_texts(examples: Sequence[Any], kind: Kind) -> list[Features]:

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from danseo.config import HeadConfig, TrainConfig
 from danseo.models.encoder.pieces import Pieces
-from danseo.predictions.evidence import Arrays
-from danseo.records import Prediction
+from danseo.models.protocol import Answers
 from danseo.tasks.task import Task
 from danseo.training.features import IGNORED, Features, Outputs
 
@@ -72,14 +71,8 @@ class Kind(ABC):
         """The outputs of each features record as numpy arrays, padding cut off."""
 
     @abstractmethod
-    def decode(
-        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
-        """One prediction per example, in order."""
-
-    def kept(self) -> Arrays | None:
-        """What ensembles need of the examples decoded last besides the answers; None where these are enough."""
-        return None
+    def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
+        """One prediction per example, in order, and what ensembles need besides."""
 
     def fit_decision(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> None:
         """Settle what decoding needs beyond weights, such as a threshold, on examples with gold."""

@@ -1,15 +1,14 @@
 """An encoder as a model: it fits, predicts, saves and loads, whatever the kind of task."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from danseo.config import RunConfig
+from danseo.config import RunConfig, with_settings
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError, WorkFailed
 from danseo.models.encoder.answer import Answer
@@ -23,15 +22,17 @@ from danseo.models.encoder.relate import Relate
 from danseo.models.encoder.score import Regress
 from danseo.models.encoder.tag import Tag
 from danseo.models.encoder.track import Track
-from danseo.predictions.evidence import packed_arrays
+from danseo.models.encoder.trust import with_trust
+from danseo.models.protocol import Answers, Events, Fitted, Loading
 from danseo.records import Prediction
 from danseo.runs.directory import BEST, KEPT, Run
+from danseo.runs.scores import finite
 from danseo.scoring.score import measure
 from danseo.tasks.task import Task
 from danseo.training.batching import packed
 from danseo.training.features import Features, Outputs
 from danseo.training.fit import Fitting, Progress, kept_weights
-from danseo.training.loop import Engine, Step, outputs_of
+from danseo.training.loop import Engine, outputs_of
 from danseo.training.numbers import conditions, settle
 from danseo.training.optim import freeze
 from danseo.training.speed import Gear, recorded_gear, settled_gear
@@ -71,7 +72,29 @@ class Encoder:
         self.frozen = sum(weight.numel() for weight in self.network.parameters() if not weight.requires_grad)
         self.gear: Gear | None = None
 
+    @property
+    def reads_pos(self) -> bool:
+        """KLUE's own parser reads gold POS tags."""
+        return self.task.kind == "parse" and self.config.head.architecture == "official"
+
     # Fitting
+
+    def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> Fitted:
+        """Train, keep the best weights by the select half, and answer dev with them."""
+        cost = self.prepare(train, dev)
+        events.begin()
+        if self.workers.is_first:
+            events.run.write_json("preflight.json", cost.as_dict())
+        events.note(cost.line())
+        self.workers.wait()
+        progress = self.train_steps(events)
+        kept = self.score_kept(events.run, progress)
+        answers = self.predict_dev()
+        best = {"monitor": self.monitor, "best_step": progress.best_step, "steps": progress.step}
+        best |= {"select_score": finite(progress.best), "select_loss": finite(self.select_loss())}
+        best |= {"weights": kept} if kept else {}
+        device, facts = str(self.workers.device), self.facts(progress)
+        return Fitted(answers, device, progress.seconds, facts, best | {"preflight": cost.as_dict()})
 
     def prepare(self, train: Sequence[Any], dev: Sequence[Any]) -> Cost:
         """Encode once; the cost of the tokenizer on dev comes out."""
@@ -84,19 +107,13 @@ class Encoder:
         """Encode what predict_dev and the scores of the select half are about."""
         self.dev, self.dev_features = list(dev), self.kind.encode(dev, with_gold=True)
 
-    def fit(
-        self,
-        run: Run,
-        on_step: Callable[[Step, Progress], None],
-        on_note: Callable[[str], None],
-        series: Path | None = None,
-    ) -> Progress:
+    def train_steps(self, events: Events) -> Progress:
         """Train on what prepare() encoded; the best weights by the select half remain."""
         pieces = self.config.train.epochs * sum(map(len, self.train_features))
-        engine = self._engine(run, on_note, pieces, series)
+        engine = self._engine(events.run, events.note, pieces, events.series)
         chosen = self._half(self.config.train.select_on)
-        fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, run)
-        return fitting.run_to_end(lambda: self._headline(engine, *chosen), on_step)
+        fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, events.run)
+        return fitting.run_to_end(lambda: self._headline(engine, *chosen), events)
 
     def score_kept(self, run: Run, fitted: Progress) -> dict[str, dict[str, float | None]]:
         """The monitored metric of all weights that averaging kept, by half; the best ones are back at the end."""
@@ -203,7 +220,7 @@ class Encoder:
         to_bytes(self.network.model, self.workers.device)
         self.gear = Gear("int8", gear.attention)
 
-    def predict_dev(self, on_part: Callable[[int], None] = lambda count: None) -> list[Prediction]:
+    def predict_dev(self, on_part: Callable[[int], None] = lambda count: None) -> Answers:
         """Answers to all of dev; what decoding needs is settled on the half that picks the checkpoint."""
         outputs = outputs_of(self._engine(), self.dev_features, on_part)
         places = set(in_half(self.task, self.dev, self.config.train.select_on))
@@ -212,45 +229,41 @@ class Encoder:
         self.kind.fit_decision(examples, features, chosen)
         return self.kind.decode(self.dev, self.dev_features, outputs)
 
-    def predict(self, examples: Sequence[Any]) -> list[Prediction]:
-        """Answers to examples without gold."""
+    def predict(self, examples: Sequence[Any]) -> Answers:
         features = self.kind.encode(examples, with_gold=False)
         outputs: list[Outputs] = outputs_of(self._engine(), features)
         return self.kind.decode(examples, features, outputs)
 
-    def predict_stream(self, examples: Iterator[Any], size: int = 512) -> Iterator[Prediction]:
-        """Answers in order, some examples at a time."""
-        while part := list(islice(examples, size)):
-            yield from self.predict(part)
-
     # Saving
 
-    def save(self, run: Run) -> None:
-        """The model folder of the run."""
+    def save(self, folder: Path) -> None:
         from safetensors import SafetensorError
 
-        folder = run.path / "model"
         try:
             save_network(self.network, self.kind, folder)
         except (OSError, SafetensorError) as error:
             raise WorkFailed(f"{folder} cannot be written: {error}; free some space and run the same command") from None
-        self.save_decision(run)
+        self.save_decision(folder)
 
-    def save_decision(self, run: Run) -> None:
+    def save_decision(self, folder: Path) -> None:
         """What decoding needs beside the weights."""
         state = {"decision": self.kind.decision(), "state": self.kind.extra_state()}
-        run.write_json("model/danseo.json", state)
-
-    def save_probabilities(self, run: Run) -> None:
-        """What the kind keeps of the dev answers, so that ensembles need no model."""
-        kept = self.kind.kept()
-        if kept is not None:
-            run.write_bytes("predictions/dev.npz", packed_arrays(kept))
+        Run(folder.parent).write_json(f"{folder.name}/danseo.json", state)
 
     def _restore_head(self, source: Path) -> None:
         state = Run(source.parent).read_json(f"{source.name}/danseo.json")
         self.kind.restore_decision(state["decision"])
         self.kind.restore_state(state["state"])
+
+
+def load_encoder(run: Run, task: Task, loading: Loading) -> Encoder:
+    """The saved encoder of a run; its precision is that of its training where none is named."""
+    config, precision = with_trust(run, loading.trust_remote_code), loading.precision
+    config = with_settings(config, {"precision": "fp32" if precision == "int8" else precision}) if precision else config
+    model = Encoder(config, task, Workers(loading.device), source=run.path / "model")
+    if precision == "int8":
+        model.to_bytes()
+    return model
 
 
 @torch.inference_mode()

@@ -12,7 +12,8 @@ from danseo.config import HeadConfig
 from danseo.errors import DanseoError
 from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
 from danseo.models.encoder.positions import NOWHERE, place_cross_entropy
-from danseo.predictions.evidence import Arrays, tree_arrays
+from danseo.models.protocol import Answers
+from danseo.predictions.evidence import tree_arrays
 from danseo.predictions.trees import FLOOR, best_tree
 from danseo.records import ParseExample, Prediction
 from danseo.tasks.dp import TAGS
@@ -39,10 +40,6 @@ class Parse(Kind):
         super().__init__(*args, **kwargs)
         self.official = self.config.architecture == "official"
         self.index = {label: number for number, label in enumerate(self.task.labels)}
-        self.latest_arcs: list[Any] = []
-        """Log probabilities of the heads, words x (root and words) in half precision, per example decoded last."""
-        self.latest_relations: list[Any] = []
-        """The best relation for each of these heads, by number."""
 
     def encode(self, examples: Sequence[ParseExample], *, with_gold: bool) -> list[Features]:
         sentences = self.pieces.cut([" ".join(example.words) for example in examples])
@@ -111,9 +108,8 @@ class Parse(Kind):
 
     def decode(
         self, examples: Sequence[ParseExample], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
-        self.latest_arcs, self.latest_relations = [], []
-        predictions = []
+    ) -> Answers:
+        trees, predictions = [], []
         for example, record, output in zip(examples, features, outputs, strict=True):
             arcs = whole_arcs(log_softmax(output["arcs"].astype(np.float64)), record.fields["words"])
             kept = arcs.astype(np.float16)  # the tree is that of what is kept, so that it can be found again
@@ -121,12 +117,8 @@ class Parse(Kind):
             heads = arcs.argmax(axis=1) if self.official else best_tree(kept)
             labels = [self.task.labels[r] for r in relations[np.arange(len(heads)), heads]]
             predictions.append(Prediction(example.guid, tuple(zip(heads.tolist(), labels, strict=True))))
-            self.latest_arcs.append(kept)
-            self.latest_relations.append(relations)
-        return predictions
-
-    def kept(self) -> Arrays:
-        return tree_arrays(list(zip(self.latest_arcs, self.latest_relations, strict=True)), self.task.labels)
+            trees.append((kept, relations))
+        return Answers(predictions, tree_arrays(trees, self.task.labels) if trees else None)
 
     def _whole_relations(self, relations: Any, words: int) -> Any:
         """The best relation for each word and head; words past the limit get the most frequent one, the root VP."""

@@ -10,6 +10,7 @@ from torch.nn import functional
 from danseo.models.encoder.classify import encode_texts
 from danseo.models.encoder.heads import TextHead
 from danseo.models.encoder.kind import Kind
+from danseo.models.protocol import Answers
 from danseo.records import Prediction
 from danseo.training.features import Features, Outputs
 
@@ -44,7 +45,5 @@ class Regress(Kind):
     ) -> list[Outputs]:
         return [{"number": float(row[0])} for row in outputs["logits"].float().cpu().numpy()]
 
-    def decode(
-        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
-        return [Prediction(e.guid, round(o["number"], 6)) for e, o in zip(examples, outputs, strict=True)]
+    def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
+        return Answers([Prediction(e.guid, round(o["number"], 6)) for e, o in zip(examples, outputs, strict=True)])

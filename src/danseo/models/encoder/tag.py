@@ -11,7 +11,8 @@ from danseo.models.encoder.heads import PieceHead
 from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
 from danseo.models.encoder.pieces import Cut
 from danseo.models.encoder.tag_official import encode_official, official_tags
-from danseo.predictions.evidence import Arrays, tag_arrays
+from danseo.models.protocol import Answers
+from danseo.predictions.evidence import tag_arrays
 from danseo.predictions.viterbi import Array, character_probabilities, decode_texts, spread
 from danseo.records import Prediction
 from danseo.training.features import IGNORED, Features, Outputs, padded
@@ -22,14 +23,13 @@ CERTAIN = 40.0  # a logit that leaves nothing to the others
 class Tag(Kind):
     """A sentence in, a tag for every character out, through a label for every piece.
 
-    The answers hold tags only. After decode, `latest_probabilities` has an array for every example (characters ×
-    task.labels, float16; zeros where no piece covers the character): the run saves them, and decode_texts makes
-    the same answers of them again, alone or averaged with those of other models. KLUE's own alignment is an exception:
-    its answers are what the pieces say, legal or not.
+    The predictions hold tags only. Beside them decode gives a table for every example (characters × task.labels,
+    float16; zeros where no piece covers the character): the run saves them, and decode_texts makes the same answers
+    of them again, alone or averaged with those of other models. KLUE's own alignment is an exception: its answers are
+    what the pieces say, legal or not.
     """
 
     head: ClassVar[str] = "AutoModelForTokenClassification"
-    latest_probabilities: list[Array]
 
     @property
     def official(self) -> bool:
@@ -84,22 +84,18 @@ class Tag(Kind):
         logits = outputs["logits"].float().cpu().numpy()
         return [{"logits": rows[: len(record)]} for rows, record in zip(logits, features, strict=True)]
 
-    def decode(
-        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
         decode = self._decode_official if self.official else self._decode_windows
-        answers = decode(examples, features, outputs)
-        return [Prediction(example.guid, answer) for example, answer in zip(examples, answers, strict=True)]
-
-    def kept(self) -> Arrays:
-        return tag_arrays(self.latest_probabilities, self.task.labels)
+        answers, tables = decode(examples, features, outputs)
+        predictions = [Prediction(example.guid, answer) for example, answer in zip(examples, answers, strict=True)]
+        return Answers(predictions, tag_arrays(tables, self.task.labels), tables)
 
     def _decode_windows(
         self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[tuple[str, ...]]:
-        self.latest_probabilities, covered = self._characters(examples, features, outputs)
+    ) -> tuple[list[tuple[str, ...]], list[Array]]:
+        tables, covered = self._characters(examples, features, outputs)
         texts = [example.text for example in examples]
-        return decode_texts(texts, self.latest_probabilities, covered, self.task.labels)
+        return decode_texts(texts, tables, covered, self.task.labels), tables
 
     def _characters(
         self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
@@ -116,15 +112,14 @@ class Tag(Kind):
 
     def _decode_official(
         self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[tuple[str, ...]]:
-        self.latest_probabilities = []
-        answers = []
+    ) -> tuple[list[tuple[str, ...]], list[Array]]:
+        answers, tables = [], []
         for example, record, output in zip(examples, features, outputs, strict=True):
             pieces = np.exp(log_softmax(output["logits"]))
             table = spread(pieces, record.fields["owners"], record.fields["firsts"], self.task.labels)
-            self.latest_probabilities.append(table.astype(np.float16))
+            tables.append(table.astype(np.float16))
             answers.append(official_tags(pieces.argmax(axis=1), record, example.text, self.task.labels))
-        return answers
+        return answers, tables
 
     def perfect_outputs(self, examples: Sequence[Any], features: Sequence[Features]) -> list[Outputs]:
         """Sure of every gold label, but leaving out an entity whose B- no piece shows: its I- alone is not legal."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from danseo.models.encoder.kind import Kind, balanced_weights, weighted_cross_entropy
 from danseo.models.encoder.values import Ids, Said, Values, count_values, spelled
 from danseo.models.encoder.writer import GATES, PTR, Measures, QueryHead, TradeHead
+from danseo.models.protocol import Answers
 from danseo.records import DialogueExample, Prediction
 from danseo.tasks.wos import slot_of
 from danseo.training.features import IGNORED, Features, Outputs, padded
@@ -151,16 +152,12 @@ class Track(Kind):
         gates, values = outputs["gates"].float().cpu().numpy(), outputs["values"].int().cpu().numpy()
         return [{"gates": a, "values": b} for a, b in zip(gates, values, strict=True)]
 
-    def decode(
-        self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[Prediction]:
+    def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
         gates = [output["gates"].argmax(-1) for output in outputs]
         written = [self._written(row, output["values"]) for row, output in zip(gates, outputs, strict=True)]
         texts = self._official_texts(written) if self._official else self._texts(examples, written)
-        return [
-            Prediction(example.guid, self._answer(row, values))
-            for example, row, values in zip(examples, gates, texts, strict=True)
-        ]
+        columns = zip(examples, gates, texts, strict=True)
+        return Answers([Prediction(example.guid, self._answer(row, values)) for example, row, values in columns])
 
     def _written(self, gates: Any, values: Any) -> dict[int, Ids]:
         """The pieces of each slot that was written, up to the first special one."""

@@ -1,0 +1,92 @@
+"""What is known of an encoder before torch is loaded: whether it is there, how large it is, what it needs."""
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from danseo.config import FLOORS, RunConfig
+from danseo.errors import DanseoError
+from danseo.hub import pretrained
+from danseo.tasks.task import Task
+
+PACKAGES = ("torch", "transformers", "safetensors")
+
+
+def packages_of(model: str, task: str) -> tuple[str, ...]:
+    """What an encoder needs for a task."""
+    return (*PACKAGES, *(("ufal.chu-liu-edmonds",) if task == "dp" else ()))
+
+
+def check_encoder(config: RunConfig, task: Task) -> None:
+    """Refuse a metric that the task does not have."""
+    if config.train.monitor not in ("headline", *task.metrics):
+        raise DanseoError(f"train.monitor = {config.train.monitor}: {task.name} has {', '.join(task.metrics)}")
+
+
+def size_of(model: str, trust_remote_code: bool, offline: bool) -> float | None:
+    """The weights above the embeddings, from the configuration alone; an unknown model is an error."""
+    folder = Path(model)
+    if folder.is_dir():
+        facts = read_configuration(folder)
+        if not any(folder.glob("*.safetensors")):
+            raise DanseoError(f"model {model} has no safetensors weights; convert them (danseo never loads pickles)")
+        return above_embeddings(facts)
+    found = configuration(model, trust_remote_code, offline)
+    return above_embeddings(vars(found)) if found is not None else None
+
+
+def configuration(model: str, trust_remote_code: bool, offline: bool) -> Any:
+    """The configuration of a checkpoint; offline only what this machine has, else None."""
+    folder = Path(model)
+    if folder.is_dir() and offline:
+        return _named(read_configuration(folder))
+    if not folder.is_dir():
+        check_id(model)
+    if offline:
+        return _named(kept_configuration(model))
+    pretrained(model)  # what is wrong with the name shows before torch is loaded
+    from danseo.models.encoder.network import load_encoder_config
+
+    return load_encoder_config(model, trust_remote_code)
+
+
+def _named(found: Mapping[str, Any] | None) -> Any:
+    return SimpleNamespace(**{"model_type": "", **found}) if found else None
+
+
+def check_id(model: str) -> None:
+    """Refuse what is neither a folder nor an id of the Hub."""
+    if near := get_close_matches(model, FLOORS, 1, cutoff=0.7):
+        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
+    if model.startswith(("/", ".", "~")):
+        raise DanseoError(f"model {model}: no such folder")
+
+
+def above_embeddings(facts: Mapping[str, Any]) -> float:
+    """The weights of the layers of an encoder, those of a base model where the configuration does not say."""
+    hidden, layers = facts.get("hidden_size") or 768, facts.get("num_hidden_layers") or 12
+    return float(12 * hidden * hidden * layers)
+
+
+def kept_configuration(model: str) -> dict[str, Any] | None:
+    """The configuration of a Hub model that is on this machine already; nothing is fetched."""
+    from huggingface_hub import try_to_load_from_cache
+
+    name, _, revision = model.partition("@")
+    try:
+        found = try_to_load_from_cache(name, "config.json", revision=revision or None)
+    except ValueError:
+        raise DanseoError(f"model {model}: neither a folder nor an id of the Hub such as klue/roberta-base") from None
+    return read_configuration(Path(found).parent) if isinstance(found, str) else None
+
+
+def read_configuration(folder: Path) -> dict[str, Any]:
+    """The configuration of a checkpoint folder."""
+    try:
+        facts = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        raise DanseoError(f"model {folder} is not a checkpoint folder: no readable config.json") from None
+    return facts if isinstance(facts, dict) else {}

@@ -1,0 +1,81 @@
+"""The one place where model names meet classes: a row per family, heavy imports inside."""
+
+from danseo.config import FLOORS, RunConfig
+from danseo.errors import DanseoError
+from danseo.extras import require
+from danseo.hub import pretrained
+from danseo.models.encoder import facts
+from danseo.models.floor import check_floor, load_floor, new_floor, packages_of_floor, size_of_floor
+from danseo.models.protocol import Family, Loading, Model, Trainable
+from danseo.runs.directory import Run
+from danseo.tasks import get_task
+from danseo.tasks.task import Task
+
+
+def _make_encoder(config: RunConfig, task: Task, device: str | None) -> Trainable:
+    from danseo.models.encoder.model import Encoder
+    from danseo.training.workers import Workers
+
+    return Encoder(config, task, Workers(device))
+
+
+def _load_encoder(run: Run, task: Task, loading: Loading) -> Model:
+    from danseo.models.encoder.model import load_encoder
+
+    return load_encoder(run, task, loading)
+
+
+FAMILIES = (
+    Family(
+        name="floor",
+        claims=lambda model: model in FLOORS,
+        packages=packages_of_floor,
+        check=check_floor,
+        make=new_floor,
+        load=load_floor,
+        size=size_of_floor,
+        is_gradual=False,
+    ),
+    Family(  # last: every name that no other family claims is a folder or an id of the Hub
+        name="encoder",
+        claims=lambda model: True,
+        packages=facts.packages_of,
+        check=facts.check_encoder,
+        make=_make_encoder,
+        load=_load_encoder,
+        size=facts.size_of,
+        find=pretrained,
+        facts=facts.configuration,
+    ),
+)
+
+
+def family_of(model: str) -> Family:
+    """The family of a model's name."""
+    return next(family for family in FAMILIES if family.claims(model))
+
+
+def checked_family(config: RunConfig, task: Task) -> Family:
+    """The family of a config, which can do it here: packages, model and task are all there."""
+    family = family_of(config.model)
+    require(*family.packages(config.model, config.task))
+    family.check(config, task)
+    family.find(config.model)
+    return family
+
+
+def load_model(
+    run: Run, device: str | None = None, precision: str | None = None, *, trust_remote_code: bool = False
+) -> Model:
+    """The saved model of a run, ready to predict; the precision is that of its training where none is named."""
+    config = run.config
+    if config.recipe == "ensemble":
+        raise DanseoError(
+            f"{run.path} is made of saved predictions and has no model; ask its members (members.json), or make one "
+            "model of them with `danseo soup`"
+        )
+    if not (run.path / "model").is_dir():
+        raise DanseoError(
+            f"{run.path} has no model; is the run finished? `danseo train` with the same settings goes on"
+        )
+    return family_of(config.model).load(run, get_task(config.task), Loading(device, precision, trust_remote_code))
