@@ -11,7 +11,7 @@ from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder.model import Encoder, kind_of  # noqa: E402
 from danseo.models.encoder.network import load_network, load_pieces  # noqa: E402
-from danseo.models.load import load_model  # noqa: E402
+from danseo.models.families import load_model  # noqa: E402
 from danseo.runs.directory import BEST, Run  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.training.features import Features  # noqa: E402

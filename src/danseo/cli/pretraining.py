@@ -74,7 +74,7 @@ def pretrain_command(
 ) -> None:
     """Train a masked language model on text, from scratch or further: checkpoint-<step> folders; resumes."""
     from danseo.hub import pretrained
-    from danseo.models.load import ENCODER
+    from danseo.models.encoder.facts import PACKAGES
     from danseo.pretraining.config import PretrainConfig
     from danseo.pretraining.pretrain import PretrainJob, pretrain
     from danseo.pretraining.tables import pretrain_tables
@@ -83,7 +83,7 @@ def pretrain_command(
         return _list_settings(PretrainConfig(), as_json)
     require_text(texts)
     config = configured(PretrainConfig(), file, settings, named)
-    require(*ENCODER, *(("kiwipiepy",) if probes or config.mask.whole_words == "morpheme" else ()))
+    require(*PACKAGES, *(("kiwipiepy",) if probes or config.mask.whole_words == "morpheme" else ()))
     if config.checkpoint:
         pretrained(config.checkpoint)
     items, others = _items(probes)
@@ -161,7 +161,7 @@ def coref_command(
 ) -> None:
     """Teach a masked language model to recover later mentions of an entity from earlier ones; probes before, after."""
     from danseo.hub import pretrained
-    from danseo.models.load import ENCODER
+    from danseo.models.encoder.facts import PACKAGES
     from danseo.pretraining.config import CorefConfig
     from danseo.pretraining.coref import OBJECTIVES, CorefJob, coref
     from danseo.pretraining.tables import coref_tables
@@ -174,7 +174,7 @@ def coref_command(
     if objective and not whole:
         named["objective"] = objective
     config = configured(CorefConfig(checkpoint=checkpoint), file, settings, named)
-    require(*ENCODER, "kiwipiepy")
+    require(*PACKAGES, "kiwipiepy")
     pretrained(config.checkpoint)
     items, others = _items(probes)
     job = CorefJob(config, texts, dataset, save_dataset, items, device, quiet=as_json, kept_out=others)

@@ -117,7 +117,7 @@ def coref(as_json: bool, **given: Any) -> None:
 
 
 def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]) -> None:
-    from danseo.models.load import ENCODER
+    from danseo.models.encoder.facts import PACKAGES
     from danseo.probing.items import read_items, shipped_items
     from danseo.tuning.targets import MaskedTarget
 
@@ -131,7 +131,7 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
         for split in ("dev", "test")
     }
     config = configured(config, file, settings, given)
-    require("optuna", *ENCODER, "kiwipiepy")
+    require("optuna", *PACKAGES, "kiwipiepy")
     target = MaskedTarget(config, texts, items, Path("runs") / "tune", score, dataset, device, command)
     target.check()
     _search(target, search, as_json)

@@ -12,7 +12,7 @@ from danseo.display.progress import unmarked
 from danseo.display.table import Table
 from danseo.extras import require
 from danseo.files import check_place
-from danseo.models.load import ENCODER
+from danseo.models.encoder.facts import PACKAGES
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled, shown_name
 from danseo.probing.items import items_hash, read_items, shipped_items
 from danseo.probing.probe import ProbeOptions
@@ -89,7 +89,7 @@ def _run(job: Job, waiting: list[Checkpoint], folder: Path, quiet: bool) -> Outc
     items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
     spelling = job.options.spelling
     reference = read_reference(job.reference, items_hash(items), spelling) if job.reference else None
-    require(*ENCODER, "kiwipiepy")
+    require(*PACKAGES, "kiwipiepy")
     with _Display(quiet) as display:
         sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision, job.trust_remote_code)
         sweep.on_progress, sweep.on_note = display.progress, display.note

@@ -91,7 +91,8 @@ class Encoder:
         kept = self.score_kept(events.run, progress)
         answers = self.predict_dev()
         best = {"monitor": self.monitor, "best_step": progress.best_step, "steps": progress.step}
-        best |= {"select_score": finite(progress.best), "select_loss": finite(self.select_loss())}
+        loss = self.select_loss() if self.workers.is_first else None  # the others need not know
+        best |= {"select_score": finite(progress.best), "select_loss": finite(loss)}
         best |= {"weights": kept} if kept else {}
         device, facts = str(self.workers.device), self.facts(progress)
         return Fitted(answers, device, progress.seconds, facts, best | {"preflight": cost.as_dict()})
