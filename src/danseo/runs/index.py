@@ -61,7 +61,8 @@ class Record:
 
     @property
     def is_floor(self) -> bool:
-        return self.settings.get("model") in FLOORS
+        """Whether it is there to be beaten; older runs tell it only by the name of their model."""
+        return self.surroundings.get("family") == "floor" or self.settings.get("model") in FLOORS
 
     @property
     def is_under_own_name(self) -> bool:
