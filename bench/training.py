@@ -29,7 +29,7 @@ from danseo.data import find
 from danseo.data.find import cache_root
 from danseo.models.encoder.int8 import to_bytes
 from danseo.models.encoder.kind import Kind
-from danseo.models.encoder.model import kind_of
+from danseo.models.encoder.kinds import kind_of
 from danseo.models.encoder.network import Network, load_network, load_pieces, quiet_transformers
 from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import get_task

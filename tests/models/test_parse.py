@@ -11,8 +11,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from danseo.config import HeadConfig, TrainConfig
 from danseo.errors import DanseoError
+from danseo.models.encoder.biaffine import OfficialParser
 from danseo.models.encoder.network import Network
-from danseo.models.encoder.parse import TAGS, OfficialParser, Parse, best_tree, last_tags, whole_arcs, word_pieces
+from danseo.models.encoder.parse import TAGS, Parse, best_tree, last_tags, whole_arcs, word_pieces
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
 from danseo.predictions.evidence import tree_rows

@@ -19,6 +19,7 @@ from danseo.records import TextExample  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.text.letters import Letters  # noqa: E402
 from danseo.training.features import IGNORED, padded  # noqa: E402
+from danseo.training.network import tensors  # noqa: E402
 from tests.conftest import REAL_DATA  # noqa: E402
 
 TASK = TASKS["ner"]
@@ -167,7 +168,7 @@ def test_weights_of_the_loss(trained, examples):
     assert plain.class_weights is None
     assert light.class_weights.tolist() == [1.0] * 12 + [0.25]
     assert (both.class_weights / balanced.class_weights).tolist() == [1.0] * 12 + [0.5]
-    batch = light.collate(features[:4], with_gold=True)
+    batch = tensors(light.collate(features[:4], with_gold=True))
     labels = batch["labels"]
     outputs = {"logits": torch.zeros(*labels.shape, 13)}
     loss, weight = light.loss(outputs, batch)
@@ -183,10 +184,10 @@ def test_a_network_learns_and_answers(tmp_path, examples, family, architecture):
     kind = tag_kind(Pieces(transformers.AutoTokenizer.from_pretrained(folder), 128), architecture=architecture)
     network = getattr(transformers, kind.head).from_pretrained(folder, **kind.head_options())
     features = kind.encode(examples[:8], with_gold=True)
-    ids = padded([record.ids for record in features], kind.pieces.pad)
+    ids = torch.from_numpy(padded([record.ids for record in features], kind.pieces.pad))
     inputs = {"input_ids": ids, "attention_mask": (ids != kind.pieces.pad).long()}
     outputs = dict(network(**inputs))
-    batch = inputs | kind.collate(features, with_gold=True)
+    batch = inputs | tensors(kind.collate(features, with_gold=True))
     loss, weight = kind.loss(outputs, batch)
     (loss / weight).backward()
     assert network.classifier.weight.grad.abs().sum() > 0

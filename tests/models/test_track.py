@@ -10,17 +10,20 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoModel, PreTrainedTokenizerFast
 
 from danseo.config import HeadConfig
+from danseo.models.encoder.kind import batch_of
 from danseo.models.encoder.model import Encoder
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.encoder.track import Track
-from danseo.models.encoder.writer import GATES, PTR, Source, Writer
+from danseo.models.encoder.values import GATES, PTR
+from danseo.models.encoder.writer import Source, Writer
 from danseo.models.scratch import Size, encoder_config, train_tokenizer
 from danseo.records import DialogueExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 from danseo.tasks.wos import slot_of
-from danseo.training.features import IGNORED, padded
+from danseo.training.features import IGNORED
+from danseo.training.network import tensors
 from danseo.training.workers import Workers
 from tests.tiny import quick_config, tiny_encoder
 
@@ -152,9 +155,7 @@ class Trained:
         self.kind.prepare_loss(self.features)
 
     def batch(self, features, with_gold=True):
-        ids = padded([f.ids for f in features], self.kind.pieces.pad)
-        mask = padded([[1] * len(f) for f in features], 0)
-        return {"input_ids": ids, "attention_mask": mask, **self.kind.collate(features, with_gold)}
+        return tensors(batch_of(features, self.kind, with_gold, with_segments=False))
 
     def __call__(self, batch):
         return Network(self.encoder, self.head)({**batch, "segments": torch.zeros_like(batch["input_ids"])})

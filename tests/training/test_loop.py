@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 from danseo.config import TrainConfig  # noqa: E402
 from danseo.errors import WorkFailed  # noqa: E402
-from danseo.models.encoder.kind import balanced_weights, weighted_cross_entropy  # noqa: E402
+from danseo.models.encoder.losses import balanced_weights, weighted_cross_entropy  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.training import loop  # noqa: E402
 from danseo.training.fit import Fitting  # noqa: E402

@@ -10,8 +10,8 @@ from torch import nn  # noqa: E402
 
 from danseo.config import HeadConfig, TrainConfig  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
+from danseo.models.encoder.biaffine import OfficialParser  # noqa: E402
 from danseo.models.encoder.network import Network  # noqa: E402
-from danseo.models.encoder.parse import OfficialParser  # noqa: E402
 from danseo.training.optim import freeze, make_optimizer, parameter_groups, rate_share, set_rates  # noqa: E402
 from tests.tiny import FAMILIES  # noqa: E402
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from danseo.errors import DanseoError, WorkFailed
 from danseo.files import remedy
 from danseo.pretraining.masking import BEGINS, SPECIAL
 from danseo.rows import read_object
-
-if TYPE_CHECKING:
-    from danseo.training.features import Features
+from danseo.training.features import Features
 
 _OPEN_ROWS = 32  # that still wait for short parts
 SPLITS = ("train", "held_out")
@@ -113,8 +111,6 @@ class PackedRows(Sequence["Features"]):
         return self.total
 
     def __getitem__(self, index: Any) -> Any:
-        from danseo.training.features import Features  # torch comes with it, and writing rows needs none
-
         if isinstance(index, slice):
             return [self[k] for k in range(*index.indices(self.total))]
         if not 0 <= index < self.total:

@@ -1,13 +1,18 @@
-"""What training knows of a model: inputs of numbers, a network that makes outputs of them, and an objective."""
+"""What training knows of a model: inputs of numbers, and an objective; needs no torch."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = npt.NDArray[Any]
 IGNORED = -100
 Outputs = dict[str, Any]
 """What the network made of one features record: numpy arrays without padding."""
@@ -45,26 +50,15 @@ class Objective(Protocol):
         """The outputs of each features record as numpy arrays, padding cut off."""
 
 
-class TrainableNetwork(nn.Module):
-    """A network that training can drive: it makes its own batches, and `model` is the library's part of it."""
-
-    model: Any
-    keeps_frozen: bool = True
-    """Whether checkpoints hold weights that do not learn as well."""
-
-    def use_attention(self, name: str) -> None:
-        """Compute attention in this of the library's ways."""
-        self.model.set_attn_implementation(name)
-
-    def collate(self, features: list[Features], objective: Any, with_gold: bool) -> dict[str, Tensor]:
-        """Features as padded tensors; with_gold adds what the loss needs."""
-        raise NotImplementedError
-
-
-def padded(rows: Sequence[Any], value: int) -> Tensor:
-    """Rows of different length, lists or arrays, as one tensor."""
+def padded(rows: Sequence[Any], value: int) -> Array:
+    """Rows of different length, lists or arrays, as one table."""
     width = max(len(row) for row in rows)
     table = np.full((len(rows), width), value, dtype=np.int64)
     for number, row in enumerate(rows):
         table[number, : len(row)] = row
-    return torch.from_numpy(table)
+    return table
+
+
+def as_array(output: Any) -> Array:
+    """What a network made, in full precision: a tensor on whatever device, or what is an array already."""
+    return output if isinstance(output, np.ndarray) else output.float().cpu().numpy()

@@ -14,7 +14,8 @@ from danseo.config import TrainConfig
 from danseo.errors import WorkFailed
 from danseo.training.averaging import is_averaging
 from danseo.training.batching import epoch_batches, packed
-from danseo.training.features import Features, Objective, Outputs, TrainableNetwork
+from danseo.training.features import Features, Objective, Outputs
+from danseo.training.network import TrainableNetwork
 from danseo.training.optim import drop_tiny_moments, learning, rate_share, set_rates, state_tensors, take_moments
 from danseo.training.speed import Gear
 from danseo.training.workers import Workers, runs_out

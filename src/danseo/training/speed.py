@@ -24,7 +24,7 @@ from danseo.errors import DanseoError, DataError
 from danseo.files import write_atomically
 from danseo.rows import read_object
 from danseo.runs.directory import Run
-from danseo.training.features import TrainableNetwork
+from danseo.training.network import TrainableNetwork
 from danseo.training.numbers import changes, conditions
 from danseo.training.workers import Workers
 

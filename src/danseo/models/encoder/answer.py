@@ -1,24 +1,25 @@
 """Answers to questions from encoders: windows over the passage, a start and an end."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from danseo.models.encoder.heads import SpanHead
 from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.pieces import Cut, Pieces
-from danseo.models.encoder.positions import place_cross_entropy
 from danseo.models.protocol import Answers
 from danseo.predictions.evidence import Spans, span_arrays
 from danseo.predictions.thresholds import fitted_threshold
 from danseo.records import Prediction, QuestionExample
-from danseo.training.features import Features, Outputs
+from danseo.training.features import Array, Features, Outputs, as_array
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 _WORD_ENDS = " \t\r\n\u202f"  # where the official code splits passages into words
 
@@ -41,6 +42,8 @@ class Answer(Kind):
         self.threshold = 0.0
 
     def build_head(self, body: Any) -> nn.Module:
+        from danseo.models.encoder.heads import SpanHead
+
         return SpanHead(body.config.hidden_size, self.config)
 
     def encode(self, examples: Sequence[QuestionExample], *, with_gold: bool) -> list[Features]:
@@ -56,7 +59,7 @@ class Answer(Kind):
                 features.append(record)
         return features
 
-    def _windows(self, number: int, question: list[int], passage: "Passage", frame: "Frame") -> Iterator[Features]:
+    def _windows(self, number: int, question: list[int], passage: Passage, frame: Frame) -> Iterator[Features]:
         """The windows of one question, each `stride` pieces behind the last."""
         room = self.longest - frame.specials
         asked = question[: min(self.config.question_length, room // 2)]
@@ -78,20 +81,20 @@ class Answer(Kind):
         """How far a window starts behind the last one; never so far that pieces are left out."""
         return max(1, min(self.config.stride, width))
 
-    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
         names = ("start", "end") if with_gold else ()
-        return {name: torch.tensor([f.fields[name] for f in features]) for name in names}
+        return {name: np.array([f.fields[name] for f in features]) for name in names}
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        from danseo.models.encoder.losses import place_cross_entropy
+
         allowed, smoothing = batch["attention_mask"].bool(), self.train.label_smoothing
         starts, windows = place_cross_entropy(outputs["start_logits"], batch["start"], allowed, smoothing)
         ends, _ = place_cross_entropy(outputs["end_logits"], batch["end"], allowed, smoothing)
         return (starts + ends) / 2, windows
 
-    def unpack(
-        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
-    ) -> list[Outputs]:
-        starts, ends = (outputs[name].float().cpu().numpy() for name in ("start_logits", "end_logits"))
+    def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
+        starts, ends = (as_array(outputs[name]) for name in ("start_logits", "end_logits"))
         return [{"start": starts[k, : len(f)].copy(), "end": ends[k, : len(f)].copy()} for k, f in enumerate(features)]
 
     def decode(
@@ -107,14 +110,14 @@ class Answer(Kind):
 
     def candidates(
         self, examples: Sequence[QuestionExample], features: Sequence[Features], outputs: Sequence[Outputs]
-    ) -> list[list["Candidate"]]:
+    ) -> list[list[Candidate]]:
         """Per example the best texts of all its windows, best first, and "" with the score they have to reach."""
         pairs = groupby(zip(features, outputs, strict=True), key=lambda pair: pair[0].example)
         return [
             self._pooled(example.text, list(windows)) for example, (_, windows) in zip(examples, pairs, strict=True)
         ]
 
-    def _pooled(self, passage: str, windows: Sequence[tuple[Features, Outputs]]) -> list["Candidate"]:
+    def _pooled(self, passage: str, windows: Sequence[tuple[Features, Outputs]]) -> list[Candidate]:
         none = min(float(output["start"][0] + output["end"][0]) for _, output in windows)
         found = [(*span, record) for record, output in windows for span in self._spans(record, output)]
         found.sort(key=lambda span: -span[0])
@@ -203,7 +206,7 @@ class Passage:
     """Whether a piece covers any character."""
 
     @classmethod
-    def of(cls, cut: Cut) -> "Passage":
+    def of(cls, cut: Cut) -> Passage:
         offsets = np.array(cut.trimmed_offsets(), dtype=np.int32).reshape(-1, 2)
         return cls(cut.ids, offsets, offsets[:, 1] > offsets[:, 0])
 

@@ -1,18 +1,20 @@
 """Labels from encoders: topics and inference."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from danseo.models.encoder.heads import TextHead
-from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
+from danseo.models.encoder.kind import Kind, log_softmax
 from danseo.models.encoder.pieces import Cut
 from danseo.models.protocol import Answers
 from danseo.records import Prediction
-from danseo.training.features import Features, Outputs
+from danseo.training.features import Array, Features, Outputs, as_array
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class Classify(Kind):
@@ -25,6 +27,8 @@ class Classify(Kind):
         return {"num_labels": len(labels), "id2label": labels, "label2id": {v: k for k, v in labels.items()}}
 
     def build_head(self, body: Any) -> nn.Module:
+        from danseo.models.encoder.heads import TextHead
+
         return TextHead(body.config.hidden_size, len(self.task.labels), self.config)
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
@@ -35,20 +39,22 @@ class Classify(Kind):
                 record.fields["label"] = index[example.gold]
         return features
 
-    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
-        return {"label": torch.tensor([f.fields["label"] for f in features])} if with_gold else {}
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
+        return {"label": np.array([f.fields["label"] for f in features])} if with_gold else {}
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
+        from danseo.models.encoder.losses import balanced_weights
+
         if self.train.class_weights == "balanced":
             self.class_weights = balanced_weights([f.fields["label"] for f in features], len(self.task.labels))
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        from danseo.models.encoder.losses import weighted_cross_entropy
+
         return weighted_cross_entropy(outputs["logits"], batch["label"], self.class_weights, self.train.label_smoothing)
 
-    def unpack(
-        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
-    ) -> list[Outputs]:
-        return [{"logits": row} for row in outputs["logits"].float().cpu().numpy()]
+    def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
+        return [{"logits": row} for row in as_array(outputs["logits"])]
 
     def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
         labels = self.task.labels

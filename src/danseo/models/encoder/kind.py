@@ -1,18 +1,24 @@
-"""What an encoder needs to know of a kind of task: from examples to pieces, to a loss, and back to predictions."""
+"""What an encoder needs to know of a kind of task: from examples to pieces, to a loss, and back to predictions.
+
+Encoding and decoding need no torch, so that exported networks are used without it; losses and heads import it.
+"""
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from danseo.config import HeadConfig, TrainConfig
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.protocol import Answers
 from danseo.tasks.task import Task
-from danseo.training.features import IGNORED, Features, Outputs
+from danseo.training.features import Array, Features, Outputs, padded
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class Kind(ABC):
@@ -55,8 +61,8 @@ class Kind(ABC):
     def begin_step(self, number: int, batch: Sequence[Features]) -> None:
         """Called before every training step with its number and its whole batch, for what is drawn anew each time."""
 
-    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
-        """The kind's own tensors of a batch, padded; ids, mask and segments are made elsewhere."""
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
+        """The kind's own arrays of a batch, padded; ids, mask and segments are made elsewhere."""
         return {}
 
     # loss() is called outside the network with its outputs; device-neutral, in float32.
@@ -65,10 +71,8 @@ class Kind(ABC):
         """The summed loss of the batch and the weight it is summed over."""
 
     @abstractmethod
-    def unpack(
-        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
-    ) -> list[Outputs]:
-        """The outputs of each features record as numpy arrays, padding cut off."""
+    def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
+        """The outputs, tensors or arrays, of each features record as arrays, padding cut off."""
 
     @abstractmethod
     def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
@@ -102,21 +106,9 @@ def log_softmax(array: Any) -> Any:
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-def balanced_weights(labels: Sequence[int], classes: int) -> Tensor:
-    """Weights by rarity, 1 on average over the labels given; a class that does not occur weighs 1."""
-    counts = np.bincount(np.asarray(labels), minlength=classes)
-    present = counts > 0
-    weights = np.where(present, len(labels) / (present.sum() * np.maximum(counts, 1)), 1.0)
-    return torch.tensor(weights, dtype=torch.float)
-
-
-def weighted_cross_entropy(
-    logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """The summed loss and the weight it is summed over; labels of IGNORED count for nothing."""
-    weight = weights.to(logits.device) if weights is not None else None
-    loss = nn.functional.cross_entropy(
-        logits.float(), labels, weight=weight, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED
-    )
-    kept = (labels != IGNORED).float()  # not picked out: how many there are, a GPU would have to be asked
-    return loss, kept.sum() if weight is None else (weight[labels.clamp(min=0)] * kept).sum()
+def batch_of(features: Sequence[Features], kind: Kind, with_gold: bool, *, with_segments: bool) -> dict[str, Array]:
+    """Features as padded arrays: what the encoder reads, and what the kind's head does."""
+    ids = padded([record.ids for record in features], kind.pieces.pad)
+    mask = padded([[1] * len(record) for record in features], 0)
+    batch = {"input_ids": ids, "attention_mask": mask, **kind.collate(features, with_gold)}
+    return batch | ({"segments": padded([record.segments for record in features], 0)} if with_segments else {})

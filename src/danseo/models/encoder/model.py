@@ -11,17 +11,10 @@ import torch
 from danseo.config import RunConfig, with_settings
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError, WorkFailed
-from danseo.models.encoder.answer import Answer
-from danseo.models.encoder.classify import Classify
 from danseo.models.encoder.cost import Cost, tokenizer_cost
 from danseo.models.encoder.int8 import to_bytes
-from danseo.models.encoder.kind import Kind
+from danseo.models.encoder.kinds import kind_of
 from danseo.models.encoder.network import Network, load_network, load_pieces, save_network
-from danseo.models.encoder.parse import Parse
-from danseo.models.encoder.relate import Relate
-from danseo.models.encoder.score import Regress
-from danseo.models.encoder.tag import Tag
-from danseo.models.encoder.track import Track
 from danseo.models.encoder.trust import with_trust
 from danseo.models.protocol import Answers, Events, Fitted, Loading
 from danseo.records import Prediction
@@ -37,20 +30,6 @@ from danseo.training.numbers import conditions, settle
 from danseo.training.optim import freeze
 from danseo.training.speed import Gear, recorded_gear, settled_gear
 from danseo.training.workers import Workers
-
-KINDS: dict[str, type[Kind]] = {
-    "classify": Classify,
-    "score": Regress,
-    "tag": Tag,
-    "parse": Parse,
-    "answer": Answer,
-    "track": Track,
-}
-
-
-def kind_of(task: Task) -> type[Kind]:
-    """The encoder's way with a task; relations are marked in their sentence."""
-    return Relate if task.name == "re" else KINDS[task.kind]
 
 
 class Encoder:

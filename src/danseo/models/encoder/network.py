@@ -23,12 +23,13 @@ from danseo.models.encoder.adapters import (
 )
 from danseo.models.encoder.decoder import Masks, check_body, frame_inputs, is_decoder, masks_for
 from danseo.models.encoder.heads import Normed
-from danseo.models.encoder.kind import Kind
+from danseo.models.encoder.kind import Kind, batch_of
 from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.weights import check_finite, check_new, check_whole, refuse_missing
 from danseo.runs.directory import read_tensors
-from danseo.training.features import Features, TrainableNetwork, padded
+from danseo.training.features import Features
+from danseo.training.network import TrainableNetwork, tensors
 from danseo.training.speed import half_of
 
 HEAD_WEIGHTS = "head.safetensors"
@@ -66,12 +67,7 @@ class Network(TrainableNetwork):
 
     def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
         """Features as padded tensors."""
-        ids = padded([record.ids for record in features], kind.pieces.pad)
-        mask = padded([[1] * len(record) for record in features], 0)
-        batch = {"input_ids": ids, "attention_mask": mask, **kind.collate(features, with_gold)}
-        if self.uses_segments:
-            batch["segments"] = padded([record.segments for record in features], 0)
-        return batch
+        return tensors(batch_of(features, kind, with_gold, with_segments=self.uses_segments))
 
 
 def quiet_transformers() -> Any:

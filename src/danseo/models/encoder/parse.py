@@ -1,25 +1,23 @@
 """Heads and relations of words from encoders: dependency parsing."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from danseo.config import HeadConfig
 from danseo.errors import DanseoError
-from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
-from danseo.models.encoder.positions import NOWHERE, place_cross_entropy
+from danseo.models.encoder.kind import Kind, log_softmax
 from danseo.models.protocol import Answers
 from danseo.predictions.evidence import tree_arrays
 from danseo.predictions.trees import FLOOR, best_tree
 from danseo.records import ParseExample, Prediction
 from danseo.tasks.dp import TAGS
-from danseo.training.features import IGNORED, Features, Outputs, padded
+from danseo.training.features import IGNORED, Array, Features, Outputs, as_array, padded
 
-LSTM_SIZE, TAG_SIZE = 768, 256  # of the official architecture
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class Parse(Kind):
@@ -69,23 +67,29 @@ class Parse(Kind):
         return heads, [IGNORED if head == IGNORED else r for head, r in zip(heads, relations, strict=True)]
 
     def build_head(self, body: Any) -> nn.Module:
+        from danseo.models.encoder.biaffine import OfficialParser, Parser
+
         network = OfficialParser if self.official else Parser
         return network(body.config.hidden_size, len(self.task.labels), self.config)
 
-    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
         fill = {"first": 0, "last": 0}
         fill |= {"pos": len(TAGS)} if self.official else {}
         fill |= {"heads": IGNORED, "relations": IGNORED} if with_gold else {}
         batch = {name: padded([f.fields[name] for f in features], value) for name, value in fill.items()}
-        return batch | {"words": torch.tensor([len(f.fields["first"]) for f in features])}
+        return batch | {"words": np.array([len(f.fields["first"]) for f in features])}
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
+        from danseo.models.encoder.losses import balanced_weights
+
         relations = [r for f in features for r in f.fields["relations"] if r != IGNORED]
         self.usual_weight = len(relations) / len(features)
         if self.train.class_weights == "balanced":
             self.class_weights = balanced_weights(relations, len(self.task.labels))
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        from danseo.models.encoder.losses import NOWHERE, place_cross_entropy, weighted_cross_entropy
+
         arcs, relations, heads = outputs["arcs"], outputs["relations"], batch["heads"]
         smoothing = self.train.label_smoothing
         head_loss, words = place_cross_entropy(arcs, heads, arcs > NOWHERE / 2, smoothing)
@@ -95,11 +99,9 @@ class Parse(Kind):
         relation_loss, _ = weighted_cross_entropy(relations.flatten(0, 1), labels, self.class_weights, smoothing)
         return head_loss + relation_loss, words
 
-    def unpack(
-        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
-    ) -> list[Outputs]:
-        arcs = outputs["arcs"].float().cpu().numpy()
-        relations = outputs["relations"].argmax(-1).to(torch.int16).cpu().numpy()
+    def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
+        arcs = as_array(outputs["arcs"])
+        relations = as_array(outputs["relations"]).argmax(-1).astype(np.int16)
         sizes = [len(f.fields["first"]) for f in features]
         return [
             {"arcs": arcs[k, :n, : n + 1].copy(), "relations": relations[k, :n, : n + 1].copy()}
@@ -187,127 +189,3 @@ def whole_arcs(arcs: Any, words: int) -> Any:
         tail = np.arange(kept, words)
         whole[tail, np.where(tail + 1 < words, tail + 2, 0)] = 0.0
     return whole
-
-
-class Biaffine(nn.Module):
-    """Scores of pairs of vectors: their product through a matrix per score, a linear part of each, and a bias."""
-
-    def __init__(self, left: int, right: int, scores: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(scores, left, right))
-        self.left, self.right = nn.Linear(left, scores), nn.Linear(right, scores, bias=False)
-        for weight in (self.weight[0] if scores == 1 else self.weight, self.left.weight, self.right.weight):
-            nn.init.xavier_uniform_(weight)
-        nn.init.zeros_(self.left.bias)
-
-    def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """All pairs: [B, W, left] and [B, V, right] to [B, W, V, scores]."""
-        products = torch.einsum("bwl,slr,bvr->bwvs", left, self.weight, right)
-        scores: Tensor = products + self.left(left).unsqueeze(2) + self.right(right).unsqueeze(1)
-        return scores
-
-    def matched(self, left: Tensor, right: Tensor) -> Tensor:
-        """Each with its own partner: [B, W, left] and [B, W, right] to [B, W, scores]."""
-        products = torch.einsum("bwl,slr,bwr->bws", left, self.weight, right)
-        scores: Tensor = products + self.left(left) + self.right(right)
-        return scores
-
-
-class ChannelDropout(nn.Module):
-    """Dropout of feature dimensions, for all words of a sentence at once."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout1d(share)
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        dropped: Tensor = self.dropout(vectors.transpose(1, 2)).transpose(1, 2)
-        return dropped
-
-
-class Scorer(nn.Module):
-    """Scores of heads and relations from the vectors of dependents and of possible heads."""
-
-    def __init__(self, dependent: int, head: int, labels: int, config: HeadConfig, *, dropout: float) -> None:
-        super().__init__()
-
-        def layer(size: int, width: int) -> nn.Module:
-            return nn.Sequential(nn.Linear(size, width), nn.ELU(), ChannelDropout(dropout))
-
-        self.arc_dependent, self.arc_head = layer(dependent, config.arc_size), layer(head, config.arc_size)
-        self.relation_dependent = layer(dependent, config.relation_size)
-        self.relation_head = layer(head, config.relation_size)
-        self.arcs = Biaffine(config.arc_size, config.arc_size, 1)
-        self.relations = Biaffine(config.relation_size, config.relation_size, labels)
-
-    def forward(self, dependents: Tensor, heads: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Arcs [B, W, W+1]; relations for the gold heads in training [B, W, labels], else for all of them."""
-        arcs = self.arcs(self.arc_dependent(dependents), self.arc_head(heads)).squeeze(-1)
-        missing = torch.arange(heads.shape[1], device=heads.device) > batch["words"].unsqueeze(1)
-        left, right = self.relation_dependent(dependents), self.relation_head(heads)
-        if self.training and "heads" in batch:
-            relations = self.relations.matched(left, picked(right, batch["heads"].clamp(min=0)))
-        else:
-            relations = self.relations(left, right)
-        return {"arcs": arcs.masked_fill(missing.unsqueeze(1), NOWHERE), "relations": relations}
-
-
-class Parser(nn.Module):
-    """The default: biaffine scores straight on the encoder."""
-
-    def __init__(self, hidden: int, labels: int, config: HeadConfig) -> None:
-        super().__init__()
-        self.dropout = ChannelDropout(config.head_dropout)
-        self.scorer = Scorer(2 * hidden, 2 * hidden, labels, config, dropout=config.head_dropout)
-        for layer in (self.scorer.arcs, self.scorer.relations):
-            # Random products are loud: with a small untrained encoder they cost 24 to 39 points of UAS after 3 epochs.
-            nn.init.zeros_(layer.weight)
-
-    def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        with torch.autocast(hidden.device.type, enabled=False):
-            vectors = self.dropout(word_vectors(hidden.float(), batch))
-            outputs: dict[str, Tensor] = self.scorer(vectors[:, 1:], vectors, batch)
-        itself = torch.ones_like(outputs["arcs"][0], dtype=torch.bool).triu(1).tril(1)
-        return outputs | {"arcs": outputs["arcs"].masked_fill(itself, NOWHERE)}
-
-
-class OfficialParser(nn.Module):
-    """KLUE's own: the last POS tag of each word as input, a BiLSTM over root and words, an LSTM over the words."""
-
-    def __init__(self, hidden: int, labels: int, config: HeadConfig) -> None:
-        super().__init__()
-        self.tags = nn.Embedding(len(TAGS) + 1, TAG_SIZE)
-        self.tag_dropout = nn.Dropout1d(config.head_dropout)  # of whole words
-        self.dropout = ChannelDropout(config.head_dropout)
-        self.encoder = nn.LSTM(2 * hidden + TAG_SIZE, LSTM_SIZE, batch_first=True, bidirectional=True)
-        self.bridge, self.start = nn.Linear(2 * LSTM_SIZE, LSTM_SIZE), nn.Linear(2 * LSTM_SIZE, LSTM_SIZE)
-        self.decoder = nn.LSTM(LSTM_SIZE, LSTM_SIZE, batch_first=True)
-        self.scorer = Scorer(LSTM_SIZE, 2 * LSTM_SIZE, labels, config, dropout=0.0)
-
-    def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        with torch.autocast(hidden.device.type, enabled=False):
-            tags = self.tag_dropout(self.tags(batch["pos"]))
-            vectors = torch.cat([word_vectors(hidden.float(), batch), tags], dim=-1)
-            heads, cells = self._read(vectors, batch["words"] + 1)
-            start = self.start(cells).unsqueeze(0)
-            dependents, _ = self.decoder(nn.functional.elu(self.bridge(heads[:, 1:])), (start.tanh(), start))
-            outputs: dict[str, Tensor] = self.scorer(self.dropout(dependents), heads, batch)
-        return outputs
-
-    def _read(self, vectors: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-        """The BiLSTM's outputs with dropout, and its two final cells side by side."""
-        packed = pack_padded_sequence(vectors, sizes.cpu(), batch_first=True, enforce_sorted=False)
-        states, (_, cells) = self.encoder(packed)
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=vectors.shape[1])
-        return self.dropout(states), torch.cat([cells[0], cells[1]], dim=-1)
-
-
-def word_vectors(hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
-    """First and last piece of the root, which is the first piece of all, and of each word: [B, 1+W, 2H]."""
-    places = nn.functional.pad(torch.stack([batch["first"], batch["last"]], dim=-1), (0, 0, 1, 0))
-    return picked(hidden, places.flatten(1)).reshape(*places.shape[:2], 2 * hidden.shape[-1])
-
-
-def picked(vectors: Tensor, places: Tensor) -> Tensor:
-    """The vectors [B, T, H] at places [B, N]; unlike gather, its gradient adds up in a fixed order."""
-    return vectors[torch.arange(len(vectors), device=vectors.device).unsqueeze(1), places]

@@ -1,21 +1,23 @@
 """Tags from encoders: entities."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from danseo.models.encoder.heads import PieceHead
-from danseo.models.encoder.kind import Kind, balanced_weights, log_softmax, weighted_cross_entropy
+from danseo.models.encoder.kind import Kind, log_softmax
 from danseo.models.encoder.pieces import Cut
 from danseo.models.encoder.tag_official import encode_official, official_tags
 from danseo.models.protocol import Answers
 from danseo.predictions.evidence import tag_arrays
 from danseo.predictions.viterbi import Array, character_probabilities, decode_texts, spread
 from danseo.records import Prediction
-from danseo.training.features import IGNORED, Features, Outputs, padded
+from danseo.training.features import IGNORED, Features, Outputs, as_array, padded
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 CERTAIN = 40.0  # a logit that leaves nothing to the others
 
@@ -41,6 +43,8 @@ class Tag(Kind):
         return {"num_labels": len(labels), "id2label": labels, "label2id": {v: k for k, v in labels.items()}}
 
     def build_head(self, body: Any) -> nn.Module:
+        from danseo.models.encoder.heads import PieceHead
+
         return PieceHead(body.config.hidden_size, len(self.task.labels))
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
@@ -59,10 +63,14 @@ class Tag(Kind):
             numbers = np.array([index[tag] for tag in examples[record.example].gold])
             yield np.where(places >= 0, numbers[places], nowhere)
 
-    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
         return {"labels": padded([f.fields["labels"] for f in features], IGNORED)} if with_gold else {}
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
+        import torch
+
+        from danseo.models.encoder.losses import balanced_weights
+
         classes = len(self.task.labels)
         weights = torch.ones(classes)
         labels = np.concatenate([f.fields["labels"] for f in features])
@@ -74,14 +82,14 @@ class Tag(Kind):
         self.usual_weight = float(weights[labels].sum()) / len(features)
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        from danseo.models.encoder.losses import weighted_cross_entropy
+
         labels = batch["labels"]
         logits = outputs["logits"][:, : labels.shape[1]].flatten(0, 1)
         return weighted_cross_entropy(logits, labels.flatten(), self.class_weights, self.train.label_smoothing)
 
-    def unpack(
-        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
-    ) -> list[Outputs]:
-        logits = outputs["logits"].float().cpu().numpy()
+    def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
+        logits = as_array(outputs["logits"])
         return [{"logits": rows[: len(record)]} for rows, record in zip(logits, features, strict=True)]
 
     def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:

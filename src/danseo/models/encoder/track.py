@@ -1,21 +1,23 @@
 """Dialogue states from encoders: a gate for every slot, and values written piece by piece."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from danseo.models.encoder.kind import Kind, balanced_weights, weighted_cross_entropy
-from danseo.models.encoder.values import Ids, Said, Values, count_values, spelled
-from danseo.models.encoder.writer import GATES, PTR, Measures, QueryHead, TradeHead
+from danseo.models.encoder.kind import Kind
+from danseo.models.encoder.values import GATES, PTR, Ids, Said, Values, count_values, spelled
 from danseo.models.protocol import Answers
 from danseo.records import DialogueExample, Prediction
 from danseo.tasks.wos import slot_of
-from danseo.training.features import IGNORED, Features, Outputs, padded
+from danseo.training.features import IGNORED, Array, Features, Outputs, as_array, padded
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 _GATE = {name: number for number, name in enumerate(GATES) if name != "ptr"}
 
@@ -87,6 +89,8 @@ class Track(Kind):
         return {"gates": gates, "state": written, "targets": targets}
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
+        from danseo.models.encoder.losses import balanced_weights
+
         self.values = Values(self.pieces, count_values(record.fields["state"] for record in features))
         gates = np.concatenate([record.fields["gates"] for record in features])
         if self.train.class_weights == "balanced":
@@ -104,12 +108,16 @@ class Track(Kind):
         self.values = Values(self.pieces, {self._slots[name]: texts for name, texts in state["values"].items()})
 
     def build_head(self, body: Any) -> nn.Module:
+        import torch
+
+        from danseo.models.encoder.writer import Measures, QueryHead, TradeHead
+
         names = [code.ids for code in self.pieces.cut([name.replace("-", " ") for name in self.task.labels])]
         measures = Measures(
             size=body.config.hidden_size,
             heads=math.gcd(body.config.hidden_size, body.config.num_attention_heads),
             dropout=0.1,
-            slots=padded(names, self.pieces.pad),
+            slots=torch.from_numpy(padded(names, self.pieces.pad)),
             pad=self.pieces.pad,
             end=self._end,
             longest=self.config.value_length,
@@ -119,7 +127,7 @@ class Track(Kind):
             return TradeHead(measures, body.get_input_embeddings(), self.config.teacher_forcing, pools=pools)
         return QueryHead(measures, body.get_input_embeddings())
 
-    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Tensor]:
+    def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
         if not with_gold:
             return {}
         targets = [record.fields["targets"] for record in features]
@@ -129,9 +137,9 @@ class Track(Kind):
             for place, ids in enumerate(values.values()):
                 table[number, place, : len(ids)] = ids
         return {
-            "gates": torch.from_numpy(np.stack([record.fields["gates"] for record in features])),
+            "gates": np.stack([record.fields["gates"] for record in features]),
             "slots": padded([[*values] or [0] for values in targets], 0),
-            "targets": torch.from_numpy(table),
+            "targets": table,
         }
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -140,16 +148,16 @@ class Track(Kind):
         Both divide by what an example of the training set has on average, not by what this batch happens to have: a
         batch worked off in parts then has the gradient of the whole.
         """
+        from danseo.models.encoder.losses import weighted_cross_entropy
+
         gates, _ = weighted_cross_entropy(
             outputs["gates"].flatten(0, 1), batch["gates"].flatten(), self.class_weights, self.train.label_smoothing
         )
         weight, pieces = self._usual
         return gates / weight + outputs["surprise"].sum() / pieces, gates.new_full((), len(batch["gates"]))
 
-    def unpack(
-        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
-    ) -> list[Outputs]:
-        gates, values = outputs["gates"].float().cpu().numpy(), outputs["values"].int().cpu().numpy()
+    def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
+        gates, values = as_array(outputs["gates"]), as_array(outputs["values"]).astype(np.int32)
         return [{"gates": a, "values": b} for a, b in zip(gates, values, strict=True)]
 
     def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:

@@ -7,6 +7,9 @@ from unicodedata import normalize
 
 from danseo.models.encoder.pieces import Pieces
 
+GATES = ("none", "dontcare", "ptr", "yes", "no")
+"""What is said of a slot; ptr means that its value is written."""
+PTR = GATES.index("ptr")
 Ids = tuple[int, ...]
 
 

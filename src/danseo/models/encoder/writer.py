@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-GATES = ("none", "dontcare", "ptr", "yes", "no")
-PTR = GATES.index("ptr")
+from danseo.models.encoder.values import GATES, PTR
+
 NOTHING = -1  # in the place of a piece
 _CELLS = 16_000_000  # of a table of rows x vocabulary that is held at a time
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from danseo.models.encoder.network import Network
 from danseo.models.masked.head import states_at, vocabulary_logits
-from danseo.training.features import IGNORED, Features, Outputs, padded
+from danseo.training.features import IGNORED, Array, Features, Outputs, padded
+from danseo.training.network import tensors
 
 Masker = Callable[[Features, int | None], Any]
 """From a features record and a step (None for evaluation, where the gaps never change) to its Masked."""
@@ -33,14 +33,14 @@ class MaskedNetwork(Network):
 
     def tensors(self, masked: Sequence[Any], features: Sequence[Features], pad: int) -> dict[str, Tensor]:
         """What is masked as tensors; rows of several documents number them."""
-        batch = {
+        arrays = {
             "input_ids": padded([one.ids for one in masked], pad),
             "attention_mask": padded([np.ones(len(one.ids), dtype=np.int64) for one in masked], 0),
             "places": padded([one.places for one in masked], 0),
             "gaps": _gaps([len(one.places) for one in masked]),
-            "labels": torch.from_numpy(np.concatenate([one.labels for one in masked])).long(),
-            "weights": torch.from_numpy(np.concatenate([one.weights for one in masked])).float(),
-            "owners": torch.from_numpy(np.repeat(np.arange(len(masked)), [len(one.places) for one in masked])),
+            "labels": np.concatenate([one.labels for one in masked]).astype(np.int64),
+            "weights": np.concatenate([one.weights for one in masked]).astype(np.float32),
+            "owners": np.repeat(np.arange(len(masked)), [len(one.places) for one in masked]),
         }
         parts = [record.fields.get("parts", ()) for record in features]
         if max(map(len, parts)) > 1:
@@ -48,15 +48,16 @@ class MaskedNetwork(Network):
                 np.repeat(np.arange(len(part)), part) if len(part) else [0] * len(record)
                 for part, record in zip(parts, features, strict=True)
             ]
-            batch["documents"] = padded(numbers, IGNORED)
-        return batch
+            arrays["documents"] = padded(numbers, IGNORED)
+        return tensors(arrays)
 
 
-def _gaps(counts: Sequence[int]) -> Tensor:
+def _gaps(counts: Sequence[int]) -> Array:
     """Which of the padded places are gaps, by number: a GPU would have to be asked how many a mask picks."""
     width = max(counts, default=0)
     numbers = [np.arange(row * width, row * width + count) for row, count in enumerate(counts)]
-    return torch.from_numpy(np.concatenate(numbers))
+    found: Array = np.concatenate(numbers)
+    return found
 
 
 def at_gaps(padded_values: Tensor, batch: dict[str, Tensor]) -> Tensor:

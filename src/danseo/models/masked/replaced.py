@@ -92,7 +92,7 @@ class ReplacedNetwork(MaskedNetwork):
         masked = kind.masked(features, with_gold)
         text = padded([kind.masker.is_text(record).astype(np.int64) for record in features], 0)
         draws = torch.from_numpy(np.concatenate([one.draws for one in masked])).float()
-        return {**self.tensors(masked, features, kind.pad), "draws": draws, "is_text": text.bool()}
+        return {**self.tensors(masked, features, kind.pad), "draws": draws, "is_text": torch.from_numpy(text).bool()}
 
 
 def drawn(guesses: Tensor, draws: Tensor, never: Sequence[int]) -> Tensor:

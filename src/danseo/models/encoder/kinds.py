@@ -1,0 +1,25 @@
+"""Which kind an encoder takes a task for; needs no torch."""
+
+from danseo.models.encoder.answer import Answer
+from danseo.models.encoder.classify import Classify
+from danseo.models.encoder.kind import Kind
+from danseo.models.encoder.parse import Parse
+from danseo.models.encoder.relate import Relate
+from danseo.models.encoder.score import Regress
+from danseo.models.encoder.tag import Tag
+from danseo.models.encoder.track import Track
+from danseo.tasks.task import Task
+
+KINDS: dict[str, type[Kind]] = {
+    "classify": Classify,
+    "score": Regress,
+    "tag": Tag,
+    "parse": Parse,
+    "answer": Answer,
+    "track": Track,
+}
+
+
+def kind_of(task: Task) -> type[Kind]:
+    """The encoder's way with a task; relations are marked in their sentence."""
+    return Relate if task.name == "re" else KINDS[task.kind]
