@@ -45,7 +45,7 @@ def pieces(checkpoint: Path) -> Pieces:
 
 @pytest.fixture(autouse=True)
 def _narrow_lstm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("danseo.models.encoder.parse.LSTM_SIZE", 64)  # 768 takes seconds
+    monkeypatch.setattr("danseo.models.encoder.biaffine.LSTM_SIZE", 64)  # 768 takes seconds
 
 
 def make_network(kind: Parse, checkpoint: Path) -> Network:
