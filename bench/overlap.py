@@ -2,7 +2,8 @@
 
     python bench/overlap.py [--data DIR] [--text FILES …]
 
-Only texts of 13 words and more count: shorter ones are common phrases as often as copies. KLUE takes much of its text from Wikipedia.
+Only texts of 13 words and more count: shorter ones are common phrases as often as copies.
+KLUE takes much of its text from Wikipedia.
 """
 
 import argparse
