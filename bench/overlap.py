@@ -37,7 +37,7 @@ def main() -> None:
     files = [file for path in options.text for file in text_files(path)]
     overlap = Overlap(items).read(document.text for file in files for document in read_documents(file.name, file))
     met = {item.text for item, is_met in zip(items, overlap.met, strict=True) if is_met}
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (name, len(found), sum(text in met for text in found), 100 * sum(t in met for t in found) / max(1, len(found)))
         for name, found in texts.items()
     ]
