@@ -54,16 +54,16 @@ def test_a_config_written_as_toml_reads_back_the_same(tmp_path: Path, settings):
 
 
 def test_every_setting_has_a_help_text():
-    for name, (cls, attribute) in setting_paths().items():
+    for name, (cls, attribute) in setting_paths(RunConfig).items():
         assert setting_help(cls).get(attribute, "").endswith("."), name
 
 
 def test_the_section_may_be_left_out_where_a_name_comes_once_or_came_first():
-    short = [path.split(".")[-1] for path in setting_paths()]
+    short = [path.split(".")[-1] for path in setting_paths(RunConfig)]
     assert {name for name in short if short.count(name) > 1} == {"attention"}
-    assert full_name("attention") == "train.attention"  # as before there was head.attention
-    assert full_name("head.attention") == "head.attention"
-    assert full_name("learning_rate") == full_name("train.learning_rate") == "train.learning_rate"
+    assert full_name("attention", RunConfig) == "train.attention"  # as before there was head.attention
+    assert full_name("head.attention", RunConfig) == "head.attention"
+    assert full_name("learning_rate", RunConfig) == full_name("train.learning_rate", RunConfig) == "train.learning_rate"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_unknown_key_names_the_nearest(key, near):
 
 def test_a_key_like_nothing_gets_no_suggestion():
     with pytest.raises(DanseoError, match=r"^unknown setting '§§§§'; `danseo settings` lists all$"):
-        full_name("§§§§")
+        full_name("§§§§", RunConfig)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_key_like_nothing_gets_no_suggestion():
     ],
 )
 def test_assignments_become_values_of_the_right_type(assignment, value):
-    found = parse_setting(assignment)
+    found = parse_setting(assignment, RunConfig)
     assert found == value
     assert type(found[1]) is type(value[1])
 
@@ -136,7 +136,7 @@ def test_assignments_become_values_of_the_right_type(assignment, value):
 )
 def test_a_wrong_value_says_what_is_due(assignment, complaint):
     with pytest.raises(DanseoError) as caught:
-        parse_setting(assignment)
+        parse_setting(assignment, RunConfig)
     assert complaint in str(caught.value).replace('"', "'")
 
 
@@ -155,14 +155,14 @@ def test_a_file_is_named_when_it_is_wrong(tmp_path: Path, content, complaint):
     path = tmp_path / "mine.toml"
     path.write_text(content)
     with pytest.raises(DanseoError) as caught:
-        read_settings(path)
+        read_settings(path, RunConfig)
     assert str(caught.value).startswith(f"{path}: ")
     assert complaint in str(caught.value)
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path):
     with pytest.raises(DanseoError) as caught:
-        read_settings(tmp_path / "nowhere.toml")
+        read_settings(tmp_path / "nowhere.toml", RunConfig)
     assert "\n" not in str(caught.value)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from danseo import files
-from danseo.config import parse_setting
+from danseo.config import RunConfig, parse_setting
 from danseo.data import lines
 from danseo.data.lines import lines_in
 from danseo.errors import DanseoError, DataError
@@ -87,7 +87,7 @@ def test_toml_without_measure(tmp_path, text):
 @pytest.mark.parametrize("setting", ["seed", "batch_size", "learning_rate", "epochs"])
 def test_settings_without_measure(setting):
     with pytest.raises(DanseoError, match="too large a number"):
-        parse_setting(f"{setting}={'9' * 400}")
+        parse_setting(f"{setting}={'9' * 400}", RunConfig)
 
 
 def test_grids_without_measure(tmp_path):

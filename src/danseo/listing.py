@@ -116,11 +116,16 @@ def resolved_table(config: "RunConfig", path: Path) -> Table:
 def _settings(config: Any) -> list[tuple[str, str, str]]:
     """Name, value and meaning of every setting."""
     from danseo.config import flat, setting_help, setting_paths
+    from danseo.settings.declaring import declared
 
     kind: Any = type(config)
     shown = {name: {None: "none", "": "–"}.get(value, str(value)) for name, value in flat(config).items()}
-    paths = setting_paths(kind)
-    return [(name, shown[name], setting_help(cls)[attribute]) for name, (cls, attribute) in paths.items()]
+    places = declared(kind)
+    return [
+        (name, shown[name], setting_help(cls)[attribute])
+        for name, (cls, attribute) in setting_paths(kind).items()
+        if not places[name].metadata.get("by_command")
+    ]
 
 
 _USES = {"sweeps": "danseo sweep {}", "pretrain": "danseo pretrain --config {}"}

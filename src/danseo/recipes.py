@@ -1,5 +1,6 @@
 """Ready settings, a TOML file each: danseo's own and KLUE's official ones per task, sweeps and pre-trainings."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -77,10 +78,11 @@ def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
     return next((folder / v for v in variants if (folder / v).is_file()), folder / f"{task}.toml")
 
 
-def configured(task: str, model: str, recipe: str, settings: dict[str, Any], encoder: Any = None) -> RunConfig:
-    """The config of a run: the recipe, then the given settings."""
-    base = RunConfig(task=task, model=model, recipe=recipe)
-    return with_settings(with_settings(base, read_settings(recipe_file(recipe, task, encoder))), settings)
+def configured(task: str, model: str, recipe: str, settings: Mapping[str, Any], encoder: Any = None) -> RunConfig:
+    """The config of a run: the recipe, then the given settings; task, model and recipe are as they are named here."""
+    named = {"task": task, "model": model, "recipe": recipe}
+    started = read_settings(recipe_file(recipe, task, encoder), RunConfig)
+    return with_settings(RunConfig(task=task, model=model), {**started, **settings, **named})
 
 
 def encoder_facts(model: str, recipe: str, trust_remote_code: bool = False, *, offline: bool = False) -> Any:

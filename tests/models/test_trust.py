@@ -104,7 +104,7 @@ def test_code_that_was_not_allowed_does_not_run(coded, sample, tmp_path):
 def test_no_file_and_no_setting_allows_code(tmp_path):
     refused = pytest.raises(DanseoError, match="add --trust-remote-code to the command")
     with refused:
-        parse_setting("trust_remote_code=true")
+        parse_setting("trust_remote_code=true", RunConfig)
     recipe = tmp_path / "mine.toml"
     recipe.write_text("trust_remote_code = true\n")
     with refused:

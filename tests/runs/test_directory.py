@@ -5,13 +5,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from danseo import files  # noqa: E402
-from danseo.config import RunConfig, flat, with_settings  # noqa: E402
+from danseo.config import RunConfig, flat, setting_paths, with_settings  # noqa: E402
 from danseo.errors import WorkFailed  # noqa: E402
 from danseo.records import Prediction  # noqa: E402
 from danseo.runs import directory  # noqa: E402
@@ -223,8 +224,20 @@ def test_cutting_no_log_makes_none(run):
 def test_an_error_stays_until_the_next_start(run):
     run.fail("the loss is nan")
     assert (run.path / "error.txt").read_text() == "the loss is nan\n"
+    assert (run.status, run.reason) == ("failed", "the loss is nan")
     run.start(CONFIG)
     assert not (run.path / "error.txt").exists()
+
+
+def test_a_pruned_run_has_not_failed(run):
+    assert (run.status, run.reason) == ("unfinished", "")
+    run.prune("pruned at step 3 with 0.2")
+    assert (run.status, run.reason) == ("pruned", "pruned at step 3 with 0.2")
+    assert not (run.path / "error.txt").exists()
+    run.start(CONFIG)
+    assert run.status == "unfinished"
+    run.fail("pruned trees are no pruned runs")
+    assert run.status == "failed"
 
 
 def test_a_run_knows_its_settings(run):
@@ -248,17 +261,10 @@ def test_tidying_leaves_what_a_finished_run_needs(run):
 def test_every_setting_but_threads_changes_the_fingerprint():
     first = fingerprint(CONFIG, DATA)
     changes = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v / 2 + 0.1, type(None): lambda v: 3}
-    words = {
-        "head.architecture": "official",
-        "train.schedule": "cosine",
-        "train.precision": "fp32",
-        "train.attention": "eager",
-        "train.class_weights": "balanced",
-        "train.select_on": "dev",
-        "train.swa_include": "encoder",
-    }
     for name, value in flat(CONFIG).items():
-        changed = words.get(name, "other") if isinstance(value, str) else changes[type(value)](value)
+        owner, attribute = setting_paths(RunConfig)[name]
+        words = [word for word in get_args(get_type_hints(owner)[attribute]) if isinstance(word, str)] or ["other"]
+        changed = words[-1] if isinstance(value, str) else changes[type(value)](value)
         same = fingerprint(with_settings(CONFIG, {name: changed}), DATA) == first
         assert same == (name == "train.threads"), name
 

@@ -157,7 +157,7 @@ def test_results_are_written_and_the_other_examples_looked_at_once(tmp_path, opt
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("best.toml", "trials.csv", "history.png", "importance.png", "result.json"),
     }
-    best = read_settings(tmp_path / "out" / "best.toml")
+    best = read_settings(tmp_path / "out" / "best.toml", RunConfig)
     assert best["train.learning_rate"] == document["best"]["settings"]["train.learning_rate"]
     assert len((tmp_path / "out" / "trials.csv").read_text("utf-8").splitlines()) == 9
     assert sum(document["importance"].values()) == pytest.approx(1)

@@ -51,6 +51,12 @@ errors_option = click.option(
     type=click.IntRange(min=0),
     help="Also N wrong examples, the most confident first.",
 )
+set_option = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting (danseo settings)."
+)
+config_option = click.option(
+    "--config", "file", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings over those of the recipe."
+)
 skip_option = click.option("--skip", multiple=True, metavar="METRIC", help="Leave a metric out, by id or name (auprc).")
 
 
@@ -71,11 +77,26 @@ class WholeHelp(click.Group):
             formatter.write_dl(rows)
 
 
+class Once(click.Option):
+    """An option that says one setting: given again, it has to say the same."""
+
+    def __init__(self, *arguments: Any, **facts: Any) -> None:
+        super().__init__(*arguments, **{**facts, "multiple": True})
+
+    def process_value(self, context: click.Context, value: Any) -> Any:
+        """The one value, or the default where none is given."""
+        found = list(dict.fromkeys(super().process_value(context, value) or ()))
+        if len(found) > 1:
+            raise click.UsageError(f"{self.opts[0]} is given twice, as {found[0]} and as {found[1]}; give it once.")
+        return found[0] if found else None
+
+
 class ManyValues(click.Command):
     """A command whose repeatable options take several values at once: --text a b is --text a --text b."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        greedy = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        repeatable = (each for each in self.params if getattr(each, "multiple", False) and not isinstance(each, Once))
+        greedy = {name for option in repeatable for name in option.opts}
         spread, current, is_first = list[str](), "", False
         for argument in arguments:
             if argument.startswith("-") and argument != "-":

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import ManyValues, as_json_option, no_wait_option, show, trust_option
+from danseo.cli.common import ManyValues, Once, as_json_option, no_wait_option, show, trust_option
 from danseo.errors import DanseoError
 from danseo.extras import require
 
@@ -20,7 +20,7 @@ _config = click.option(
 )
 _listing = click.option("--settings", "listing", is_flag=True, help="List every setting with its default and meaning.")
 _out = click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the training. [runs/…]")
-_seed = click.option("--seed", type=int, help="Seed of order, masks and dropout. [default: 42]")
+_seed = click.option("--seed", cls=Once, type=int, help="Seed of order, masks and dropout. [default: 42]")
 _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
 _force = click.option("--force", is_flag=True, help="Start anew, whatever was there.")
 _probes = click.option(
@@ -53,11 +53,13 @@ def _shared(command: Any) -> Any:
 @click.command("pretrain", cls=ManyValues)
 @_text
 @_config
-@click.option("--from", "checkpoint", metavar="MODEL", help="Go on from a Hub id, id@revision or folder.")
-@click.option("--seq-len", type=int, help="Longest sequence in pieces; positions are extended where needed.")
-@click.option("--steps", type=int, help="Optimiser steps.")
-@click.option("--epochs", type=float, help="Passes over the text.")
-@click.option("--minutes", type=float, help="Time for training, turned into steps by measuring the first ones.")
+@click.option("--from", "checkpoint", cls=Once, metavar="MODEL", help="Go on from a Hub id, id@revision or folder.")
+@click.option("--seq-len", cls=Once, type=int, help="Longest sequence in pieces; positions are extended where needed.")
+@click.option("--steps", cls=Once, type=int, help="Optimiser steps.")
+@click.option("--epochs", cls=Once, type=float, help="Passes over the text.")
+@click.option(
+    "--minutes", cls=Once, type=float, help="Time for training, turned into steps by measuring the first ones."
+)
 @_shared
 def pretrain_command(
     texts: tuple[Path, ...],
@@ -106,15 +108,13 @@ def require_text(texts: tuple[Path, ...]) -> None:
 
 
 def configured(config: Any, file: Path | None, settings: tuple[str, ...], named: dict[str, Any]) -> Any:
-    """The defaults, then the file, then --set, then options of their own."""
-    from danseo.config import parse_setting, read_settings, with_settings
+    """The defaults, over them the file, over that --set, and over all of them options of their own."""
+    from danseo.config import with_settings
     from danseo.recipes import settings_file
+    from danseo.settings.precedence import said
 
-    cls: Any = type(config)
-    if file:
-        config = with_settings(config, read_settings(settings_file(file, "pretrain"), cls))
-    config = with_settings(config, dict(parse_setting(assignment, cls) for assignment in settings))
-    return with_settings(config, {key: value for key, value in named.items() if value is not None})
+    path = settings_file(file, "pretrain") if file else None
+    return with_settings(config, said(type(config), options=named, assignments=settings, file=path))
 
 
 def _items(probes: Path | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -135,11 +135,13 @@ def _items(probes: Path | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 @click.option("--dataset", type=click.Path(path_type=Path), metavar="DIR", help="A dataset that was saved before.")
 @click.option("--save-dataset", type=click.Path(path_type=Path), metavar="DIR", help="Keep the prepared dataset here.")
 @_config
-@click.option("--epochs", type=float, help="Passes over the mentions. [default: 5]")
-@click.option("--steps", type=int, help="Optimiser steps instead.")
-@click.option("--objective", type=click.Choice(["target", "mlm", "both", "all"]), help="What is learned. [both]")
+@click.option("--epochs", cls=Once, type=float, help="Passes over the mentions. [default: 5]")
+@click.option("--steps", cls=Once, type=int, help="Optimiser steps instead.")
+@click.option(
+    "--objective", cls=Once, type=click.Choice(["target", "mlm", "both", "all"]), help="What is learned. [both]"
+)
 @click.option("--ablate", is_flag=True, help="As --objective all: each objective for equally many steps.")
-@click.option("--seq-len", type=click.IntRange(min=8), help="Longest sequence in pieces.")
+@click.option("--seq-len", cls=Once, type=click.IntRange(min=8), help="Longest sequence in pieces.")
 @_shared
 def coref_command(
     checkpoint: str | None,

@@ -4,31 +4,34 @@ from pathlib import Path
 
 import click
 
-from danseo.cli.common import as_json_option, print_json, show
+from danseo.cli.common import Once, as_json_option, config_option, print_json, set_option, show
 from danseo.display.escaping import visible
 
 
 @click.command("settings")
 @click.argument("task", required=False)
 @click.option("-m", "--model", default="", help="With TASK: Hub id or folder; recipes differ by size and family.")
-@click.option("--recipe", default="default", show_default=True, help="With TASK: default, official, or a .toml file.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="With TASK: as in danseo train.")
+@click.option("--recipe", cls=Once, help="With TASK: default, official, or a .toml file. [default: default]")
+@config_option
+@set_option
 @as_json_option
-def settings_command(task: str | None, model: str, recipe: str, settings: tuple[str, ...], as_json: bool) -> None:
+def settings_command(
+    task: str | None, model: str, recipe: str | None, file: Path | None, settings: tuple[str, ...], as_json: bool
+) -> None:
     """List every setting of a run with its meaning: its default, or what a run of TASK would have."""
-    from danseo.config import parse_setting
+    from danseo.cli.training import train_config
     from danseo.listing import resolved_table, settings_table
-    from danseo.recipes import configured, encoder_facts, recipe_file
+    from danseo.recipes import encoder_facts, recipe_file
     from danseo.tasks import get_task
 
     if task is None:
-        if model or settings or recipe != "default":
+        if model or settings or file or recipe:
             raise click.UsageError("Missing argument 'TASK': settings depend on it.")
         table = settings_table()
     else:
-        name, encoder = get_task(task).name, encoder_facts(model, recipe)
-        config = configured(name, model, recipe, dict(map(parse_setting, settings)), encoder)
-        table = resolved_table(config, recipe_file(recipe, name, encoder))
+        config = train_config(get_task(task), model, recipe, file, settings, {})
+        path = recipe_file(config.recipe, config.task, encoder_facts(model, config.recipe))
+        table = resolved_table(config, path)
     show([table], as_json, table.as_dict())
 
 

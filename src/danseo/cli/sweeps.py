@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, show, trust_option
+from danseo.cli.common import as_json_option, data_option, set_option, show, trust_option
 from danseo.cli.tuning import tune
 
 
@@ -13,6 +13,7 @@ from danseo.cli.tuning import tune
 @click.argument("file", type=click.Path(path_type=Path))
 @data_option
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs.")
+@set_option
 @click.option("--devices", metavar="LIST", help="One slot each: cuda:0,cuda:1. [default: all GPUs, else the CPU]")
 @click.option("--slots", type=click.IntRange(1, 1024), help="This many runs at a time, over the devices there are.")
 @click.option(

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from danseo.cli.common import (
+    Once,
     as_json_option,
+    config_option,
     data_option,
     details_option,
     errors_option,
     no_wait_option,
+    set_option,
     show,
     task_argument,
     trust_option,
@@ -32,19 +35,22 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
 
 @click.command("train")
 @task_argument
-@click.option("-m", "--model", required=True, help="Hub id, id@revision, folder, majority or linear.")
+@click.option("-m", "--model", cls=Once, required=True, help="Hub id, id@revision, folder, majority or linear.")
 @data_option
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs.")
-@click.option("--recipe", default="default", show_default=True, help="default, official, or a .toml file.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting (danseo settings).")
-@click.option("--seed", type=int, help="Seed of weights, order and dropout. [default: 42]")
-@click.option("--epochs", type=float, help="Passes over the training examples.")
-@click.option("--lr", "learning_rate", type=float, help="Peak learning rate.")
-@click.option("--batch-size", type=int, help="Examples per optimiser step.")
-@click.option("--max-length", type=int, help="Longest input in pieces.")
-@click.option("--limit", type=int, help="Only the first N training examples.")
-@click.option("--precision", type=click.Choice(["auto", "bf16", "fp16", "fp32"]), help="How to compute.")
-@click.option("--select-on", type=click.Choice(["select", "dev"]), help="What picks the checkpoint: a half, or all.")
+@click.option("--recipe", cls=Once, help="default, official, or a .toml file. [default: default]")
+@config_option
+@set_option
+@click.option("--seed", cls=Once, type=int, help="Seed of weights, order and dropout. [default: 42]")
+@click.option("--epochs", cls=Once, type=float, help="Passes over the training examples.")
+@click.option("--lr", "learning_rate", cls=Once, type=float, help="Peak learning rate.")
+@click.option("--batch-size", cls=Once, type=int, help="Examples per optimiser step.")
+@click.option("--max-length", cls=Once, type=int, help="Longest input in pieces.")
+@click.option("--limit", cls=Once, type=int, help="Only the first N training examples.")
+@click.option("--precision", cls=Once, type=click.Choice(["auto", "bf16", "fp16", "fp32"]), help="How to compute.")
+@click.option(
+    "--select-on", cls=Once, type=click.Choice(["select", "dev"]), help="What picks the checkpoint: a half, or all."
+)
 @trust_option
 @_device
 @click.option("--force", is_flag=True, help="Start anew, whatever was there.")
@@ -55,7 +61,8 @@ def train_command(
     model: str,
     data_dir: str | None,
     runs: Path,
-    recipe: str,
+    recipe: str | None,
+    file: Path | None,
     settings: tuple[str, ...],
     device: str | None,
     force: bool,
@@ -68,7 +75,7 @@ def train_command(
     from danseo.experiment import run_experiment
     from danseo.runs.layouts.single import run_document, run_tables
 
-    config = train_config(task, model, recipe, settings, named)
+    config = train_config(task, model, recipe, file, settings, named)
     options: dict[str, Any] = {"device": device, "quiet": as_json, "force": force, "wait": not no_wait}
     run = run_experiment(config, data_root(data_dir), runs, **options)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
@@ -76,14 +83,20 @@ def train_command(
 
 
 def train_config(
-    task: "Task", model: str, recipe: str, settings: tuple[str, ...], named: dict[str, Any]
+    task: "Task",
+    model: str,
+    recipe: str | None,
+    file: Path | None,
+    assignments: tuple[str, ...],
+    named: dict[str, Any],
 ) -> "RunConfig":
-    """The recipe, then options of their own, then --set."""
-    from danseo.config import parse_setting
+    """The recipe, over it --config, over that --set, and over all of them options of their own."""
+    from danseo.config import RunConfig
     from danseo.recipes import configured, encoder_facts
+    from danseo.settings.precedence import said
 
-    chosen = {key: value for key, value in named.items() if value is not None}
-    chosen |= dict(parse_setting(assignment) for assignment in settings)
+    chosen = said(RunConfig, options={**named, "recipe": recipe}, assignments=assignments, file=file)
+    recipe = chosen.pop("recipe", "default")
     encoder = encoder_facts(model, recipe, bool(named.get("trust_remote_code")))
     return configured(task.name, model, recipe, chosen, encoder)
 

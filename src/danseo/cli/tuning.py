@@ -86,9 +86,11 @@ def train(as_json: bool, **given: Any) -> None:
 
     search = {name: given.pop(name) for name in _OWN}
     root, runs, device = data_root(given.pop("data_dir")), given.pop("runs"), given.pop("device")
-    task, model, recipe, settings = (given.pop(name) for name in ("task", "model", "recipe", "settings"))
+    task, model, recipe, file = (given.pop(name) for name in ("task", "model", "recipe", "file"))
     require("optuna", *family_of(model).packages(model, task.name))
-    config = train_config(task, model, recipe, settings, given)
+    settings = given.pop("settings")
+    config = train_config(task, model, recipe, file, settings, given)
+    _check_apart(search["space"], type(config), {**given, "model": model}, settings)
     _search(TrainTarget(config, root, runs, device), search, as_json)
 
 
@@ -131,10 +133,21 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
         for split in ("dev", "test")
     }
     config = configured(config, file, settings, given)
+    _check_apart(search["space"], type(config), given, settings)
     require("optuna", *PACKAGES, "kiwipiepy")
     target = MaskedTarget(config, texts, items, Path("runs") / "tune", score, dataset, device, command)
     target.check()
     _search(target, search, as_json)
+
+
+def _check_apart(space: Path, cls: type, options: dict[str, Any], assignments: tuple[str, ...]) -> None:
+    """What the command line gives is not searched for; what a file or a recipe says is only where the search starts."""
+    from danseo.settings.precedence import said
+    from danseo.sweeps.ranges import read_space_file
+
+    given = said(cls, options=options, assignments=assignments, file=None)
+    if both := sorted(given.keys() & read_space_file(space, cls).keys()):
+        raise DanseoError(f"{both[0]} is given on the command line, and searched for by {space}; leave one out")
 
 
 def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:

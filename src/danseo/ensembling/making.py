@@ -143,7 +143,7 @@ def ensemble_config(members: Members, options: Options) -> RunConfig:
         task=members.task.name,
         model=f"{label} of {member_models(members.listed)}",
         seed=min(seeds),
-        recipe="ensemble",
+        kind="ensemble",
         train=TrainConfig(select_on="dev" if members.select_on == "dev" else "select"),
     )
 

@@ -161,7 +161,7 @@ class Kitchen:
             config,
             model=f"soup of {member_models(self.members.listed)}",
             seed=min(seeds),
-            recipe="soup",
+            kind="soup",
             trust_remote_code=self.trust_remote_code,
             train=replace(config.train, select_on=select_on),  # type: ignore[arg-type]
         )

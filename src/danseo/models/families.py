@@ -69,7 +69,7 @@ def load_model(
 ) -> Model:
     """The saved model of a run, ready to predict; the precision is that of its training where none is named."""
     config = run.config
-    if config.recipe == "ensemble":
+    if config.kind == "ensemble":
         raise DanseoError(
             f"{run.path} is made of saved predictions and has no model; ask its members (members.json), or make one "
             "model of them with `danseo soup`"

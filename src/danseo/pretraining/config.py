@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from danseo.config import TrainConfig, later
+from danseo.config import SEEDS, TrainConfig, later, later_section, setting
 
 # What fine-tuning needs and masked training has no use for.
 _WITHOUT = {"without": ("evaluations", "monitor", "class_weights", "outside_weight", "label_smoothing", "select_on")}
@@ -15,19 +15,19 @@ class ModelConfig:
 
     family: Literal["bert", "roberta", "electra", "deberta-v2", "xlm-roberta", "modernbert"] = "modernbert"
     """The architecture."""
-    layers: int = 4
+    layers: int = setting(4, above=0)
     """Layers of the encoder."""
-    hidden: int = 256
+    hidden: int = setting(256, above=0)
     """Width of the hidden states."""
-    heads: int = 4
+    heads: int = setting(4, above=0)
     """Attention heads."""
-    vocabulary: int = 16000
+    vocabulary: int = setting(16000, above=0)
     """Pieces of the tokenizer that is trained on the text."""
     pieces: Literal["word", "morpheme"] = later("word")
     """word: pieces are frequent parts of words; morpheme: of Kiwi's morphemes, so that none swallows a particle."""
-    dropout: float = 0.0
+    dropout: float = setting(0.0, most=1)
     """Dropout everywhere; text that is seen only once or twice needs none."""
-    tokenizer_documents: int = 20000
+    tokenizer_documents: int = setting(20000, above=0)
     """Documents that the tokenizer is trained on, taken evenly from the text."""
 
 
@@ -35,13 +35,13 @@ class ModelConfig:
 class TextConfig:
     """How text becomes sequences."""
 
-    seq_len: int = 256
+    seq_len: int = setting(256, above=0)
     """Longest sequence in pieces, special ones included; a checkpoint with fewer positions is extended."""
     pack: bool = True
     """Fill sequences with several short documents; none sees another, and positions begin anew with each."""
-    held_out: float = 0.01
+    held_out: float = setting(0.01, above=0, most=1)
     """Share of the documents, by a hash of their text, that is never trained on."""
-    held_out_rows: int = 100
+    held_out_rows: int = setting(100, above=0)
     """Most held-out sequences that an evaluation reads."""
 
 
@@ -49,9 +49,9 @@ class TextConfig:
 class MaskConfig:
     """Which pieces are to be guessed."""
 
-    probability: float = 0.15
+    probability: float = setting(0.15, above=0, most=1)
     """Share of the pieces that are masked; with maximum, the share at length 0."""
-    maximum: float | None = None
+    maximum: float | None = setting(None, most=1)
     """Share at full length; between them it grows with min(1, mean length of the batch / seq_len). None is fixed."""
     whole_words: Literal["none", "eojeol", "morpheme"] = "none"
     """Mask all pieces of an eojeol, or of a morpheme (by Kiwi), together."""
@@ -61,11 +61,11 @@ class MaskConfig:
 class RtdConfig:
     """The generator that replaces pieces, and how much telling them apart counts; only for objective = rtd."""
 
-    generator_width: int = 64
+    generator_width: int = setting(64, above=0)
     """Width of the generator's hidden states; its pieces are those of the model, narrowed."""
-    generator_layers: int = 2
+    generator_layers: int = setting(2, above=0)
     """Layers of the generator."""
-    weight: float = 50.0
+    weight: float = setting(50.0, above=0)
     """Weight of the detection loss per piece beside the generator's loss per gap."""
 
 
@@ -73,7 +73,7 @@ class RtdConfig:
 class SaveConfig:
     """When to evaluate and write checkpoint-<step>."""
 
-    every_epochs: float = 0.5
+    every_epochs: float = setting(0.5, above=0)
     """Epochs between two checkpoints; k intervals end at round(k * steps)."""
     every_steps: int = 0
     """Steps between two checkpoints instead."""
@@ -93,7 +93,7 @@ class PretrainConfig:
     """Hub id, id@revision or folder to go on from; empty starts from scratch."""
     objective: Literal["mlm", "rtd"] = later("mlm")
     """mlm: guess masked pieces; rtd: tell which pieces a small generator has replaced, and save no head."""
-    seed: int = 42
+    seed: int = setting(42, bounds=SEEDS)
     """Seed of weights, order, masks and dropout."""
     steps: int = 0
     """Optimiser steps; 0 leaves it to minutes or train.epochs."""
@@ -104,17 +104,11 @@ class PretrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     text: TextConfig = field(default_factory=TextConfig)
     mask: MaskConfig = field(default_factory=MaskConfig)
-    rtd: RtdConfig = field(default_factory=RtdConfig, metadata={"later": True})
+    rtd: RtdConfig = later_section(RtdConfig)
     save: SaveConfig = field(default_factory=SaveConfig)
     train: TrainConfig = field(default_factory=_pretrain_defaults, metadata=_WITHOUT)
 
     LISTED_BY: ClassVar[str] = "danseo pretrain --settings"
-    POSITIVE: ClassVar[tuple[str, ...]] = (
-        *("model.layers", "model.hidden", "model.heads", "model.vocabulary", "model.tokenizer_documents"),
-        *("text.seq_len", "text.held_out", "text.held_out_rows", "mask.probability", "save.every_epochs"),
-        *("rtd.generator_width", "rtd.generator_layers", "rtd.weight"),
-    )
-    SHARES: ClassVar[tuple[str, ...]] = ("model.dropout", "text.held_out", "mask.probability", "mask.maximum")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,19 +119,19 @@ class MentionConfig:
     """Longest sequence in pieces; 0 takes what the checkpoint was made for, up to 512."""
     tags: Literal["names", "nouns"] = "names"
     """names: proper nouns (NNP); nouns: common ones too."""
-    mentions: int = 4
+    mentions: int = setting(4, above=0)
     """The second to this mention of an entity give an item each."""
     nearest: int = 10
     """Fewest characters from the first mention to the one to recover."""
-    farthest: int = 2000
+    farthest: int = setting(2000, above=0)
     """Most characters between them."""
-    per_entity: int = 1000
+    per_entity: int = setting(1000, above=0)
     """Most items of one entity in the whole text."""
     limit: int = 0
     """Most training items; 0 takes all."""
-    held_out: float = 0.1
+    held_out: float = setting(0.1, above=0, most=1)
     """Share of the documents, by a hash of their text, that is only evaluated on."""
-    held_out_items: int = 500
+    held_out_items: int = setting(500, above=0)
     """Most held-out items that an evaluation reads."""
 
 
@@ -151,11 +145,11 @@ class CorefConfig:
 
     checkpoint: str
     """Hub id, id@revision or folder of a masked language model."""
-    seed: int = 42
+    seed: int = setting(42, bounds=SEEDS)
     """Seed of order, masks and dropout."""
     objective: Literal["target", "mlm", "both"] = "both"
     """target: only the pieces of the mention; mlm: only ordinary masks, the mention a gap that is not learned."""
-    mlm_probability: float = 0.15
+    mlm_probability: float = setting(0.15, above=0, most=1)
     """Share of the other pieces that are masked in the ordinary way."""
     mlm_weight: float = 0.1
     """Weight of an ordinary mask in the loss; that of a piece of the mention is 1."""
@@ -167,8 +161,3 @@ class CorefConfig:
     train: TrainConfig = field(default_factory=_coref_defaults, metadata=_WITHOUT)
 
     LISTED_BY: ClassVar[str] = "danseo coref --settings"
-    POSITIVE: ClassVar[tuple[str, ...]] = (
-        *("mention.mentions", "mention.farthest", "mention.per_entity", "mention.held_out", "mention.held_out_items"),
-        "mlm_probability",
-    )
-    SHARES: ClassVar[tuple[str, ...]] = ("mlm_probability", "mention.held_out")

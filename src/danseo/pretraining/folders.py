@@ -51,7 +51,7 @@ def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
     run.sweep_out()
     write_atomically(run.path / settings, to_toml(config))
     write_atomically(run.path / "identity.txt", identity + "\n")
-    (run.path / "error.txt").unlink(missing_ok=True)
+    run.forget_end()
 
 
 def quiet_or_said(quiet: bool) -> Callable[[str], None]:

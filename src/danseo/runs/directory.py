@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, Literal
 
-from danseo.config import RunConfig, identifying, read_config, to_toml
+from danseo.config import Kind, RunConfig, identifying, read_config, to_toml
 from danseo.errors import DanseoError, WorkFailed
 from danseo.files import parse_json, read_text, remedy, write_atomically
 from danseo.predictions.file import write_predictions
@@ -20,8 +20,12 @@ from danseo.runs.naming import folder_name
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
 SEAL = "sha256.txt"  # of a checkpoint's two files, as a flipped bit shows nowhere else
+FAILED, PRUNED = "error.txt", "pruned.txt"  # why a run ended without scores
 STANDING = "standing.json"  # how far a training is, while it goes on
 KEPT = "weights"  # where averaging keeps last, best_raw, best_swa and final_swa
+
+
+Status = Literal["done", "pruned", "failed", "unfinished"]
 
 
 def fingerprint(config: RunConfig, identity: Mapping[str, str]) -> str:
@@ -68,10 +72,37 @@ class Run:
     def config(self) -> RunConfig:
         return read_config(self.path / "config.toml")
 
+    @property
+    def kind(self) -> Kind:
+        """How the run was made: by training, of other runs, by prompting."""
+        return self.config.kind
+
+    @property
+    def status(self) -> Status:
+        """How the run stands, by the files that are there."""
+        if self.is_finished:
+            return "done"
+        if (self.path / PRUNED).is_file() or self._reason(FAILED).startswith("pruned at step "):  # as 0.1.0 left it
+            return "pruned"
+        return "failed" if (self.path / FAILED).is_file() else "unfinished"
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended without scores, where it did."""
+        return "" if self.is_finished else self._reason(PRUNED) or self._reason(FAILED)
+
+    def _reason(self, name: str) -> str:
+        return read_text(self.path / name).strip() if (self.path / name).is_file() else ""
+
     def start(self, config: Any) -> None:
         """Make the directory and write the settings, unless an earlier start did."""
         self._write("config.toml", to_toml(config))
-        (self.path / "error.txt").unlink(missing_ok=True)
+        self.forget_end()
+
+    def forget_end(self) -> None:
+        """Remove the reason why an earlier start ended."""
+        for name in (FAILED, PRUNED):
+            (self.path / name).unlink(missing_ok=True)
 
     def _write(self, name: str, content: str | bytes) -> None:
         """A file, whole or not at all; a full disk ends the run with one line and harms nothing."""
@@ -99,10 +130,16 @@ class Run:
 
         What failed before it started, as with a mistyped model, leaves nothing behind.
         """
-        if not self.path.is_dir():
-            return
-        with suppress(DanseoError):
-            self._write("error.txt", message + "\n")
+        self._end(FAILED, message)
+
+    def prune(self, message: str) -> None:
+        """Leave behind why a search gave the run up."""
+        self._end(PRUNED, message)
+
+    def _end(self, name: str, message: str) -> None:
+        if self.path.is_dir():
+            with suppress(DanseoError):
+                self._write(name, message + "\n")
 
     # The log
 

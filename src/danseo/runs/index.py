@@ -7,7 +7,6 @@ from typing import Any
 
 from danseo.config import FLOORS, flat
 from danseo.errors import DanseoError
-from danseo.files import read_text
 from danseo.runs.directory import Run, fingerprint
 from danseo.runs.naming import model_name
 
@@ -72,7 +71,7 @@ class Record:
     @property
     def is_made_of_runs(self) -> bool:
         """Whether this is an ensemble or a soup: its own training settings then say nothing."""
-        return self.settings.get("recipe") in ("ensemble", "soup")
+        return self.settings.get("kind") in ("ensemble", "soup")
 
     @property
     def parts(self) -> list[dict[str, Any]]:
@@ -151,13 +150,11 @@ def read_record(run: Run) -> Record:
         scores = run.read_json("scores.json") if run.is_finished else {}
         environment = run.path / "environment.json"
         surroundings = run.read_json("environment.json") if environment.is_file() else {}
-        failed = run.path / "error.txt"
-        note = read_text(failed).strip() if failed.is_file() and not scores else ""
+        status, note = run.status, run.reason
     except DanseoError as error:
         return Record(run, "damaged", {}, {}, {}, str(error))
     if not (_is_scores(scores) and isinstance(surroundings, dict)):
         return Record(run, "damaged", settings, {}, {}, "scores.json or environment.json is not what danseo writes")
-    status = "done" if scores else "pruned" if note.startswith("pruned") else "failed" if note else "unfinished"
     return Record(run, status, settings, scores, surroundings, note)
 
 

@@ -18,7 +18,7 @@ from danseo.sweeps.clock import Clock
 from danseo.sweeps.local import Ended
 from danseo.sweeps.plan import Point
 from danseo.sweeps.schedule import Entry, Schedule, Standing, State
-from danseo.sweeps.worker import Order, is_done, leave_error
+from danseo.sweeps.worker import Order, is_done, leave_reason
 
 _TICK = 0.25
 _WATCH = 1.0
@@ -182,7 +182,7 @@ class Driver:
             ending, error = "held", ""  # its lock was lost to somebody who now runs it
         if ending in ("failed", "pruned"):
             error = error or self.schedule.entries[ended.name].error or ending
-            self._leave(self.points[ended.name], error)
+            self._leave(self.points[ended.name], error, is_pruned=ending == "pruned")
         if ending == "done":
             self._learn(self.schedule.entries[ended.name])
         entry = self.schedule.end(ended.name, ending, time.time(), error)
@@ -196,11 +196,11 @@ class Driver:
         for entry in self.schedule.of("queued"):
             entry.seconds = self.clock.seconds(self.points[entry.name])
 
-    def _leave(self, point: Point, error: str) -> None:
+    def _leave(self, point: Point, error: str, *, is_pruned: bool) -> None:
         """The reason into the run directory, unless somebody else has begun to work there."""
         lock = self.locks.acquire(point.name)
         if lock:
-            leave_error(point.run, point.config, error)
+            leave_reason(point.run, point.config, error, is_pruned=is_pruned)
             lock.release()
 
     def _prune(self) -> None:

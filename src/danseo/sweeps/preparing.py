@@ -11,12 +11,13 @@ from danseo.config import TRUST, RunConfig
 from danseo.errors import DanseoError
 from danseo.models.families import family_of
 from danseo.recipes import encoder_facts
+from danseo.settings.precedence import assigned
 from danseo.sweeps.clock import Clock, measured
 from danseo.sweeps.devices import find_devices, fitting, machine_memory
 from danseo.sweeps.plan import Planner, Point, records_of, state_of
 from danseo.sweeps.ranges import Choice
 from danseo.sweeps.ray_cluster import check_address
-from danseo.sweeps.space import Sweep, named_in, read_sweep
+from danseo.sweeps.space import Sweep, named_in, read_sweep, require_select
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Options:
     force: bool = False
     quiet: bool = False
     trust_remote_code: bool = False
+    settings: tuple[str, ...] = ()
+    """What --set says; it goes before the file, but not for what the file lets vary."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,7 @@ class Prepared:
 def prepare(path: Path, options: Options, *, offline: bool = False) -> Prepared:
     """Read the file, look at data, models, directories and devices, and learn from finished runs."""
     _check_options(options)
-    sweep = read_sweep(path)
-    if options.trust_remote_code:
-        sweep = replace(sweep, base={**sweep.base, TRUST: True})
+    sweep = _with_options(read_sweep(path), options)
     planner = Planner(options.root, options.runs, offline=offline)
     look = partial(encoder_facts, offline=offline)
     with named_in(path):
@@ -70,6 +71,17 @@ def prepare(path: Path, options: Options, *, offline: bool = False) -> Prepared:
             devices = fitting(devices, sweep.resources.memory, machine_memory)
     clock = Clock(records_of(planner.runs), planner, devices[0], measured(planner.runs))
     return Prepared(sweep, planner, points, devices, clock)
+
+
+def _with_options(sweep: Sweep, options: Options) -> Sweep:
+    """The sweep with what the command line says of all its runs."""
+    said = assigned(options.settings, RunConfig)
+    varied = {*sweep.grid, *(sweep.search.space if sweep.search else ()), *(name for run in sweep.runs for name in run)}
+    if both := sorted(said.keys() & varied):
+        raise DanseoError(f"{both[0]} is given by --set, and {sweep.path} lets it vary; leave it out of one of them")
+    if sweep.search:
+        require_select(said)
+    return replace(sweep, base={**sweep.base, **said, **({TRUST: True} if options.trust_remote_code else {})})
 
 
 def _check_options(options: Options) -> None:

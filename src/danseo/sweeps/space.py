@@ -127,7 +127,7 @@ def _joined(base: Any, top: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_tables(document: Mapping[str, Any]) -> None:
     """A mistyped table would otherwise be taken for a section of settings."""
-    sections = {path.split(".")[0] for path in setting_paths() if "." in path}
+    sections = {path.split(".")[0] for path in setting_paths(RunConfig) if "." in path}
     for name, value in document.items():
         near = get_close_matches(name, ("base", *_PARTS), 1)
         is_table = isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict))
@@ -154,8 +154,8 @@ def named_in(path: Path) -> Iterator[None]:
 
 
 def _settings(table: Mapping[str, Any]) -> dict[str, Any]:
-    named = by_full_name(leaves(table), full_name)
-    return {name: stated(name, value) for name, value in named.items()}
+    named = by_full_name(leaves(table), lambda key: full_name(key, RunConfig))
+    return {name: stated(name, value, RunConfig) for name, value in named.items()}
 
 
 def _grid(table: Any) -> dict[str, list[Any]]:
@@ -165,14 +165,15 @@ def _grid(table: Any) -> dict[str, list[Any]]:
     for name, values in by_full_name(leaves(table), _chosen_name).items():
         if not isinstance(values, list) or not values:
             raise DanseoError(f"[grid] {name} = {quote(values)}: should be a list with at least one value")
-        grid[name] = [stated(name, value) for value in values]
+        grid[name] = [stated(name, value, RunConfig) for value in values]
     return grid
 
 
 def _chosen_name(key: str) -> str:
     """The setting of a list of choices; its plural is understood: seeds, learning_rates."""
-    known = {path.split(".")[-1] for path in setting_paths()}
-    return full_name(key[:-1] if key not in known and key[:-1] in known and key.endswith("s") else key)
+    known = {path.split(".")[-1] for path in setting_paths(RunConfig)}
+    singular = key not in known and key[:-1] in known and key.endswith("s")
+    return full_name(key[:-1] if singular else key, RunConfig)
 
 
 def _runs(entries: Any) -> list[dict[str, Any]]:
@@ -188,12 +189,17 @@ def _search(table: Any, base: Mapping[str, Any]) -> Search:
         raise DanseoError("[search] needs trials, the number of runs")
     if fixed := [name for name in _FIXED if name in space]:
         raise DanseoError(f"[search.space] {fixed[0]}: trials must agree in it to be compared; set it at the top")
-    if base.get("train.select_on") == "dev":
-        raise DanseoError("select_on = dev would search on the reported examples; a search needs select_on = select")
+    require_select(base)
     found: Search = _filled(Search, table, "search", space=space)
     if found.trials < 1:
         raise DanseoError(f"[search] trials = {found.trials}: should be 1 or more")
     return found
+
+
+def require_select(base: Mapping[str, Any]) -> None:
+    """A search may not go by the examples that are reported."""
+    if base.get("train.select_on") == "dev":
+        raise DanseoError("select_on = dev would search on the reported examples; a search needs select_on = select")
 
 
 def _filled(cls: type, table: Any, part: str, **more: Any) -> Any:

@@ -95,11 +95,11 @@ def _run(order: Order, run: Any) -> tuple[Ending, str]:
         message = str(error)
     except Exception as error:  # a bug, or a library's complaint: one line for the table, the rest in a file
         message = f"{type(error).__name__}: {' '.join(str(error).split())[:300] or 'no message'} (see traceback.txt)"
-        leave_error(run, config, message, traceback.format_exc())
+        leave_reason(run, config, message, traceback.format_exc())
         return "failed", message
     else:
         return "done", ""
-    leave_error(run, config, message)
+    leave_reason(run, config, message)
     return "failed", message
 
 
@@ -119,8 +119,8 @@ def series_file(order: Order) -> Path | None:
     return Path(order.series) / f"{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
 
-def leave_error(run: Any, config: Any, message: str, trace: str = "") -> None:
-    """The settings and the reason, so that the failed run shows in every table."""
+def leave_reason(run: Any, config: Any, message: str, trace: str = "", *, is_pruned: bool = False) -> None:
+    """The settings and the reason, so that the run shows in every table, failed or pruned."""
     from danseo.errors import DanseoError
 
     with suppress(DanseoError):
@@ -128,7 +128,7 @@ def leave_error(run: Any, config: Any, message: str, trace: str = "") -> None:
             run.start(config)
         if trace:
             run.write_bytes("traceback.txt", trace.encode("utf-8", "replace"))
-        run.fail(message)
+        run.prune(message) if is_pruned else run.fail(message)
 
 
 def die_with_parent(parent: int) -> None:

@@ -96,7 +96,7 @@ class TrainTarget:
         return {"on": "the report half of dev", "scores": [found] if found else []}
 
     def best_config(self, settings: Mapping[str, Any]) -> str:
-        own = ("task", "model", "recipe", "seed", "limit", "trust_remote_code")
+        own = ("task", "model", "recipe", "kind", "seed", "limit", "trust_remote_code")
         return to_toml(with_settings(self.config, settings), without=own)
 
 

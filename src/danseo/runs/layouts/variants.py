@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from danseo.config import RunConfig, setting_paths
 from danseo.display.table import as_typed
 from danseo.runs.index import Record
 from danseo.runs.naming import told_apart
+from danseo.settings.declaring import is_unused
 
 _NAMED = 3  # copies; more are counted
 _OF_ALL = ("task", "model", "recipe", "train.select_on")  # what counts also where nothing is trained
@@ -35,8 +37,14 @@ def key_of(record: Record) -> tuple[tuple[str, str], ...]:
 
 
 def variant_of(record: Record) -> str:
-    """The same in eight hex digits, to be kept by those who are made of the run."""
-    return _digest(key_of(record))
+    """The same in eight hex digits, to be kept by those who are made of the run; settings to come do not change it."""
+    settings = record.settings
+    return _digest([(name, value) for name, value in key_of(record) if not _is_new(name, settings.get(name))])
+
+
+def _is_new(name: str, value: Any) -> bool:
+    """Whether a setting came later and is as if it had not."""
+    return name in setting_paths(RunConfig) and is_unused(RunConfig, name, value)
 
 
 def _digest(facts: Any) -> str:
