@@ -1,4 +1,4 @@
-"""The main job end to end on the built-in sample: eight tasks, one table, offline."""
+"""The main job end to end on the built-in sample: eight tasks, one table, one report, offline."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +13,7 @@ from danseo.extras import require
 from danseo.files import write_atomically
 from danseo.models.encoder.facts import packages_of
 from danseo.recipes import configured
+from danseo.report.making import write_report
 from danseo.runs.directory import Run
 from danseo.runs.layouts.single import beats
 from danseo.runs.scores import headline_of
@@ -30,6 +31,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "mrc": {"epochs": 4},
     "wos": {"epochs": 5},
 }
+REPORT = "report.html"
 _COMMON = {"learning_rate": 1e-3, "evaluations": 1, "warmup": 0.1, "weight_decay": 0.01}
 
 
@@ -53,6 +55,8 @@ def run_demo(
         note += f"\nWARNING: not better than the most frequent answer whatever the input: {', '.join(behind)}"
     table = Table("danseo demo: a small encoder from scratch", columns, rows, note)
     write_atomically(folder / "scores.md", to_markdown(table))
+    on_note("writing the report")
+    write_report([folder / "runs"], folder / REPORT, str(sample))
     return table
 
 

@@ -7,7 +7,17 @@ from importlib.util import find_spec
 from danseo.errors import MissingExtra
 
 PACKAGES = {
-    "": ("click", "huggingface_hub", "koreanize-matplotlib", "matplotlib", "numpy", "pyarrow", "rich", "scipy"),
+    "": (
+        "click",
+        "huggingface_hub",
+        "jinja2",
+        "koreanize-matplotlib",
+        "matplotlib",
+        "numpy",
+        "pyarrow",
+        "rich",
+        "scipy",
+    ),
     "train": ("torch", "transformers", "accelerate", "safetensors", "scikit-learn", "ufal.chu-liu-edmonds"),
     "ko": ("kiwipiepy",),
     "sweep": ("optuna", "ray"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from danseo import __version__
-from danseo.cli import data, ensembles, exports, masked, scoring, settings, sweeps, training
+from danseo.cli import data, ensembles, exports, masked, pages, scoring, settings, sweeps, training
 from danseo.cli.common import WholeHelp, as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.display.escaping import say, visible
 from danseo.errors import DanseoError
@@ -29,7 +29,7 @@ def cli(context: click.Context) -> None:
     help_alone(context)
 
 
-for room in (scoring, training, sweeps, ensembles, exports, masked, settings):
+for room in (scoring, training, sweeps, ensembles, exports, pages, masked, settings):
     for command in room.COMMANDS:
         cli.add_command(command)
 cli.add_command(data.data)
@@ -72,12 +72,12 @@ def doctor_command(data_dir: str | None, as_json: bool) -> None:
 @as_json_option
 def demo_command(tasks: "list[Task]", folder: Path, as_json: bool) -> None:
     """Run the main job on the built-in sample, offline: a small encoder, fine-tuned on every task, in one table."""
-    from danseo.demo import run_demo
+    from danseo.demo import REPORT, run_demo
 
     table = run_demo(folder, tasks, on_note=lambda line: None if as_json else say(line))
     show([table], as_json, table.as_dict())
     if not as_json:
-        click.echo(visible(f"the table is also in {folder / 'scores.md'}"))
+        click.echo(visible(f"the table is also in {folder / 'scores.md'}; the report to look at: {folder / REPORT}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

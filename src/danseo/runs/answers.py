@@ -177,6 +177,11 @@ def _inline(predictions: Sequence[Prediction], task: Task) -> list[Any] | None:
         return None
 
 
+def open_run(record: Record, task: Task, examples: Sequence[Any]) -> Member:
+    """The answers of one finished run, checked against the examples."""
+    return _member(record.run.path, record, task, examples)
+
+
 def _with_scores(members: Members) -> Members:
     """The members with their headline on the select half, which weighs them and breaks ties."""
     half = members.half("select")

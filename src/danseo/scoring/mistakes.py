@@ -1,6 +1,7 @@
 """The wrong examples themselves, each in the form of its task; the most confident mistake first."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from danseo.display.table import Table
@@ -16,8 +17,20 @@ _NOTHING = "(none)"
 _GOLD, _ANSWER = "gold where wrong", "answer where wrong"
 
 
-def mistakes_table(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], most: int) -> Table:
-    """The first of the wrong examples: one row per part of each."""
+@dataclass(frozen=True)
+class Ranked:
+    """The wrong examples, the one most worth reading first."""
+
+    places: list[int]
+    """Where each stands among the examples."""
+    parts: list[dict[str, str]]
+    """What there is to see of each: part -> content."""
+    order: str
+    """The order in words."""
+
+
+def ranked_mistakes(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]) -> Ranked:
+    """All wrong examples, by confidence where it is known, else by how much is wrong."""
     makers: dict[str, Callable[[Task, Any, Prediction], Mistake | None]] = {
         "classify": _label,
         "score": _number,
@@ -27,17 +40,23 @@ def mistakes_table(task: Task, examples: Sequence[Any], predictions: Sequence[Pr
         "track": _state,
     }
     made = (makers[task.kind](task, *pair) for pair in zip(examples, predictions, strict=True))
-    pairs = [(found, e.guid) for found, e in zip(made, examples, strict=True) if found]
+    found = [(mistake, place) for place, mistake in enumerate(made) if mistake]
     known = task.kind not in ("classify", "answer") or all(each.probabilities for each in predictions)
     if known:
-        pairs.sort(key=lambda pair: -pair[0][0])  # of equal ones the first of the file
+        found.sort(key=lambda pair: -pair[0][0])  # of equal ones the first of the file
+    order = _ORDER[task.kind] if known else "in the order of the file"
+    return Ranked([place for _, place in found], [parts for (_, parts), _ in found], order)
+
+
+def mistakes_table(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], most: int) -> Table:
+    """The first of the wrong examples: one row per part of each."""
+    ranked = ranked_mistakes(task, examples, predictions)
     rows: list[tuple[object, ...]] = [
         (number, part, " ⏎ ".join(content.split("\n")))
-        for number, ((_, parts), guid) in enumerate(pairs[:most], 1)
-        for part, content in {"guid": guid, **parts}.items()
+        for number, (place, parts) in enumerate(zip(ranked.places[:most], ranked.parts, strict=False), 1)
+        for part, content in {"guid": examples[place].guid, **parts}.items()
     ]
-    order = _ORDER[task.kind] if known else "in the order of the file"
-    note = f"{min(most, len(pairs))} of {len(pairs)} wrong examples, {order}"
+    note = f"{min(most, len(ranked.places))} of {len(ranked.places)} wrong examples, {ranked.order}"
     return Table("wrong examples", ("number", "part", "content"), rows, note)
 
 

@@ -1,0 +1,29 @@
+"""danseo report: what people look at."""
+
+from pathlib import Path
+
+import click
+
+from danseo.cli.common import as_json_option, data_option, print_json
+from danseo.display.escaping import say, visible
+
+
+@click.command("report")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--out", default="report.html", show_default=True, type=click.Path(path_type=Path), help="The file to write."
+)
+@data_option
+@as_json_option
+def report_command(runs: tuple[Path, ...], out: Path, data_dir: str | None, as_json: bool) -> None:
+    """Write runs, or folders of them, as one HTML file with tables, plots and examples; it asks nobody for anything."""
+    from danseo.report.making import write_report
+
+    made = write_report(runs or (Path("runs"),), out, data_dir, on_note=lambda line: None if as_json else say(line))
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(visible(f"{made['out']}: {made['runs']} runs, {made['bytes'] / 1e6:.2f} MB; open it in a browser"))
+
+
+COMMANDS = (report_command,)

@@ -1,0 +1,95 @@
+"""Pages as HTML: every text from runs and data is escaped, and a policy forbids whatever is not ours."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from danseo import __version__
+from danseo.display.table import Best, Second, Strong, Table
+from danseo.plots.svg import draw
+from danseo.report.blocks import Page
+
+_MARKS: dict[type, str] = {Best: "best", Second: "second", Strong: "strong"}
+_COLOURS = 8  # of entity types
+
+
+def asset(name: str) -> str:
+    """A file of the templates folder."""
+    return files("danseo.report").joinpath("templates", name).read_text("utf-8")
+
+
+@cache
+def environment() -> Any:
+    """The templates, with escaping on for all of them."""
+    from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
+    from markupsafe import Markup
+
+    class Loader(BaseLoader):
+        def get_source(self, environment: Environment, template: str) -> Any:
+            try:
+                return asset(template), None, lambda: True
+            except FileNotFoundError:
+                raise TemplateNotFound(template) from None
+
+    found = Environment(
+        loader=Loader(), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.globals |= {
+        "svg": lambda figure, title: Markup(draw(figure, title)),
+        "cells": cells,
+        "colour": colour,
+        "version": __version__,
+    }
+    return found
+
+
+def cells(table: Table, links: dict[str, str], row_links: Sequence[dict[str, str]] = ()) -> list[list[dict[str, Any]]]:
+    """The rows of a table for a template: what each cell shows, sorts by, and leads to."""
+    numeric = table.is_numeric()
+    own = row_links or [links] * len(table.rows)
+    return [
+        [
+            {
+                "text": text,
+                "sort": f"{value:.6g}" if numeric[k] and isinstance(value, int | float) else None,
+                "kind": " ".join(filter(None, ("number" if numeric[k] else "", _MARKS.get(type(value), "")))),
+                "link": leads.get(text),
+            }
+            for k, (text, value) in enumerate(zip(shown, row, strict=True))
+        ]
+        for shown, row, leads in zip(table.cells(), table.rows, own, strict=True)
+    ]
+
+
+def colour(mark: str) -> str:
+    """A class for the colour of a mark, the same for the same mark everywhere."""
+    return f"t{sum(mark.encode()) % _COLOURS}"
+
+
+def digest(text: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def report_html(pages: Sequence[Page], title: str) -> str:
+    """All pages in one file that asks nobody for anything."""
+    style, script = asset("style.css"), asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    anchors = {page.key: page.key.replace("/", "-") for page in pages}
+    template = environment().get_template("report.html")
+    text: str = template.render(
+        pages=pages,
+        title=title,
+        style=style,
+        script=script,
+        policy=policy,
+        href=lambda key: f"#{anchors[key]}",
+        anchors=anchors,
+    )
+    return text

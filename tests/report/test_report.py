@@ -1,0 +1,160 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from danseo.cli import cli
+from danseo.errors import DanseoError
+from danseo.plots.figures import Arcs, Forest
+from danseo.plots.svg import draw, ticks
+from danseo.records import Prediction, QuestionExample, TextExample
+from danseo.report.collect import collect
+from danseo.report.forms import Answered, marked, show
+from danseo.report.html import digest
+from danseo.report.making import write_report
+from danseo.report.pages import all_pages, mistakes_per_run
+from danseo.scoring.calibration import binned
+from danseo.scoring.slices import by_length
+from danseo.tasks import TASKS
+
+np = pytest.importorskip("numpy")
+
+
+@pytest.fixture(scope="module")
+def report(runs, sample, tmp_path_factory) -> str:
+    out = tmp_path_factory.mktemp("out") / "report.html"
+    made = CliRunner().invoke(cli, ["report", str(runs), "--data", str(sample), "--out", str(out), "--json"])
+    assert json.loads(made.output)["tasks"] == ["ynat", "sts", "nli", "ner", "re", "dp", "mrc", "wos"]
+    return out.read_text()
+
+
+def test_nothing_leaves_the_file(report):
+    assert not re.findall(r"(?:src|href|action)=\"(?!#)[^\"]*\"", report)
+    assert "@import" not in report
+    assert not re.findall(r"url\(", report)
+    assert not re.findall(r"\sstyle=\"", report)
+
+
+def test_the_policy_names_exactly_what_is_inside(report):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', report)[1].replace("&#39;", "'")
+    (style,) = re.findall(r"<style>(.*?)</style>", report, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", report, re.DOTALL)
+    assert f"style-src {digest(style)}" in policy
+    assert f"script-src {digest(script)}" in policy
+    assert policy.startswith("default-src 'none'")
+
+
+def test_names_and_facts_with_html_in_them_are_text(report):
+    assert "<script>alert" not in report
+    assert "<img" not in report
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in report
+    assert "&lt;img src=x onerror=alert(1)&gt;" in report
+
+
+def test_all_links_lead_to_a_page(report):
+    places = set(re.findall(r'id="([^"]+)"', report))
+    targets = set(re.findall(r'(?:href|value)="#([^"]+)"', report))
+    assert targets
+    assert targets <= places
+
+
+def test_the_same_name_on_two_tasks_leads_to_two_runs(report):
+    overview = report.split('id="task-ynat"')[0]
+    targets = re.findall(r'<a href="#(run-\d+)">majority</a>', overview)
+    assert len(set(targets)) == len(TASKS)
+
+
+def test_every_task_has_examples_in_its_own_form(runs, sample):
+    pages = {page.key: page for page in all_pages(collect([runs], str(sample)), rounds=100)}
+    kinds = {}
+    for page in pages.values():
+        for section in page.sections:
+            for block in section.blocks:
+                if block.kind == "examples" and block.examples:
+                    kinds.setdefault(page.lead.split(",")[0], block.examples[0])
+    assert set(TASKS) <= set(kinds)
+    assert kinds["dp"].tree is not None
+    assert [line.name for line in kinds["mrc"].lines] == ["passage", "question", "gold", "answer"]
+    assert kinds["wos"].lines[0].kind == "user"
+    assert {piece.mark.split()[0] for piece in kinds["re"].lines[0].pieces if piece.mark} == {"subject", "object"}
+
+
+def test_without_the_data_the_pages_say_so(runs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    made = write_report([runs], tmp_path / "bare.html", str(tmp_path / "empty"))
+    assert made["runs"] == 10
+    assert "name its folder with --data" in (tmp_path / "bare.html").read_text()
+
+
+def test_what_is_no_folder_of_runs_or_no_html_is_one_line(tmp_path, runs):
+    with pytest.raises(DanseoError, match=r"end its name in \.html"):
+        write_report([runs], tmp_path / "report.pdf")
+    with pytest.raises(DanseoError, match="no runs in"):
+        write_report([tmp_path], tmp_path / "report.html")
+    with pytest.raises(DanseoError, match="not a folder of runs"):
+        write_report([tmp_path / "absent"], tmp_path / "report.html")
+    assert not list(Path(tmp_path).glob("*.html"))
+
+
+def test_many_runs_share_the_room():
+    assert mistakes_per_run(1) == 12
+    assert mistakes_per_run(100) == 4
+
+
+# Parts
+
+
+def test_entities_are_right_wrong_or_missed():
+    text, task = "서울 김철수", TASKS["ner"]
+    gold = ("B-LC", "I-LC", "O", "B-PS", "I-PS", "I-PS")
+    answer = ("B-LC", "I-LC", "O", "B-PS", "I-PS", "O")
+    shown = show(Answered(task, TextExample("g", text, gold), {"a": Prediction("g", answer)}))
+    states = [[(p.text, p.mark, p.state) for p in line.pieces if p.mark] for line in shown.lines]
+    assert states == [
+        [("서울", "LC", "right"), ("김철수", "PS", "missed")],
+        [("서울", "LC", "right"), ("김철", "PS", "wrong")],
+    ]
+
+
+def test_a_passage_marks_gold_and_answer():
+    example = QuestionExample("g", "가" * 400 + "정답" + "나" * 400 + "오답", "무엇?", ("정답",), (400,))
+    shown = show(Answered(TASKS["mrc"], example, {"a": Prediction("g", "오답")}))
+    passage = shown.lines[0].pieces
+    assert [(p.text, p.mark) for p in passage if p.mark] == [("정답", "gold"), ("오답", "answer")]
+    assert max(len(piece.text) for piece in passage) < 350
+
+
+def test_marks_that_overlap_keep_all_of_the_text():
+    pieces = marked("abcdef", [(0, 3, "x"), (2, 5, "y")])
+    assert "".join(piece.text for piece in pieces) == "abcdef"
+    assert [(piece.text, piece.mark) for piece in pieces] == [("abc", "x"), ("de", "y"), ("f", "")]
+
+
+def test_calibration_of_answers_that_are_surer_than_right():
+    found = binned("answers", np.array([0.95, 0.95, 0.55, 0.55]), np.array([True, False, True, False]))
+    assert found.error == pytest.approx((2 * 45 + 2 * 5) / 4)
+
+
+def test_lengths_are_quarters_and_equal_ones_stay_together(sample):
+    task = TASKS["ynat"]
+    examples = task.read(sample / task.folder / task.file("dev"))
+    table = by_length(task, examples, [Prediction(e.guid, e.gold) for e in examples])
+    assert sum(row[1] for row in table.rows) == len(examples)
+    assert 2 <= len(table.rows) <= 4
+
+
+def test_axes_have_round_numbers_and_figures_escape_names():
+    assert ticks(0, 100) == [0, 20, 40, 60, 80, 100]
+    assert ticks(5.0, 5.0)[0] <= 5 <= ticks(5.0, 5.0)[-1]
+    drawn = draw(Forest(["<b>"], [(1, 2, 3)], "x"), 'say "hi"')
+    assert "<b>" not in drawn
+    assert "&lt;b&gt;" in drawn
+    assert 'aria-label="say &quot;hi&quot;"' in drawn
+
+
+def test_a_tree_of_odd_answers_is_drawn():
+    drawn = draw(Arcs(("나는", "간다"), ((2, "NP"), (0, "VP")), ((1, "NP"), (1, "VP")), frozenset({0, 1})), "tree")
+    assert "(itself)" in drawn
+    assert "(root)" in drawn
