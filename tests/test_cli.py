@@ -13,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from danseo.cli import main
+from danseo.cli import cli, main
+from danseo.cli.sections import SECTIONS
 from danseo.predictions.file import write_predictions
 from danseo.scoring.baselines import baseline
 from danseo.tasks import TASKS
@@ -542,6 +544,16 @@ def test_help_is_shown_without_a_command(group: list[str], inside: Run) -> None:
     assert result.out.startswith("Usage: danseo ")
     assert len(result.out.splitlines()) > 8
     assert result.out == inside(*group, "--help").out == inside(*group, "-h").out
+
+
+def test_help_has_sections_with_one_whole_line_per_command(inside: Run) -> None:
+    context = click.Context(cli)
+    sections = cli.sections(context)  # type: ignore[attr-defined]
+    assert sections.keys() == SECTIONS.keys(), f"a command needs its line in cli/sections.py: {sections.get('More')}"
+    shown = inside("--help").out.splitlines()
+    for name in cli.list_commands(context):
+        line = next(line for line in shown if line.split()[:1] == [name])
+        assert line.endswith("."), f"{name}: its line is too long"
 
 
 def test_every_command_and_option_has_a_help_text(inside: Run) -> None:

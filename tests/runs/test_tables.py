@@ -22,7 +22,7 @@ from danseo.tasks import TASKS
 
 from ..conftest import ROOT
 
-GOLDEN = ROOT.parent / "shared" / "spec" / "ner-golden.json"
+GOLDEN = ROOT / "tests" / "fixtures" / "ner_golden.json"
 
 
 def finished(
@@ -60,14 +60,12 @@ def ner(entity: float, char: float) -> dict[str, float | None]:
 @pytest.fixture
 def study(tmp_path: Path) -> dict[str, Any]:
     """The published table of the seed study, as runs."""
-    if not GOLDEN.is_file():
-        pytest.skip("the golden vectors are not in ../shared/spec")
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))["seed000_table"]
     for place, seed in enumerate(golden["seeds"]):
         for model, size in (("roberta-large", 3e8), ("roberta-base", 1e8), ("ENSEMBLE", 0)):
             values = ner(golden["rows"][model]["entity"][place], golden["rows"][model]["char"][place])
             if model == "ENSEMBLE":
-                options: dict[str, Any] = {"model": "ensemble-prob of a + b", "recipe": "ensemble", "members": (seed,)}
+                options: dict[str, Any] = {"model": "ensemble-prob of a + b", "kind": "ensemble", "members": (seed,)}
             else:
                 options = {"model": f"klue/{model}", "parameters": size}
             finished(tmp_path, f"{model}-{seed}", "ner", values, seed=seed, **options)

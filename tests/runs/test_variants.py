@@ -123,7 +123,7 @@ def test_other_data_are_another_group(tmp_path):
 
 def test_ensembles_of_other_members_or_weights_are_not_averaged(tmp_path):
     def ensemble(name: str, seed: int, variant: str, weights: Any = "equal") -> None:
-        options: dict[str, Any] = {"model": "ensemble-prob of a×2", "recipe": "ensemble", "members": (seed,)}
+        options: dict[str, Any] = {"model": "ensemble-prob of a×2", "kind": "ensemble", "members": (seed,)}
         run = finished(tmp_path, name, "ner", ner(80, 90), seed=seed, **options)
         scores = run.read_json("scores.json")
         parts = [{"run": "m", "model": "a", "seed": seed, "variant": variant, "sha256": name}]
@@ -138,7 +138,7 @@ def test_ensembles_of_other_members_or_weights_are_not_averaged(tmp_path):
 
 def test_members_are_shown_only_where_nothing_else_tells(tmp_path):
     for name, model in (("one", "ensemble-prob of a + b"), ("two", "ensemble-prob of a + c")):
-        options: dict[str, Any] = {"model": model, "recipe": "ensemble", "members": (1,)}
+        options: dict[str, Any] = {"model": model, "kind": "ensemble", "members": (1,)}
         run = finished(tmp_path, name, "ner", ner(80, 90), **options)
         scores = run.read_json("scores.json")
         run.write_json("scores.json", scores | {"ensemble": {"members": [{"variant": name, "seed": 1}]}})

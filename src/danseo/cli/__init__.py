@@ -12,7 +12,8 @@ import click
 
 from danseo import __version__
 from danseo.cli import data, ensembles, exports, masked, pages, scoring, settings, sweeps, training
-from danseo.cli.common import WholeHelp, as_json_option, data_option, help_alone, parse_tasks, show
+from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
+from danseo.cli.sections import SectionedHelp
 from danseo.display.escaping import say, visible
 from danseo.errors import DanseoError
 from danseo.extras import complaint, missing_in
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from danseo.tasks.task import Task
 
 
-@click.group(cls=WholeHelp, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.group(cls=SectionedHelp, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="danseo")
 @click.pass_context
 def cli(context: click.Context) -> None:
