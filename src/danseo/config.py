@@ -77,6 +77,10 @@ class HeadConfig:
     """wos, official: share of the batches that read the gold value while writing it."""
     attention: Literal["bidirectional", "causal"] = later("bidirectional")
     """Decoder-only language models: whether a piece sees those behind it; causal is how they were pre-trained."""
+    words: Literal["kiwi", "characters"] = later("kiwi")
+    """spacy: the tokens, Kiwi's morphemes or single characters."""
+    label_words: str = later("")
+    """gliner, spacy:FOLDER: what the model calls our types, as PS=person,LC=place+city; "" has words of its own."""
     pooling: Literal["auto", "last", "mean"] = later("auto")
     """Decoder-only language models: whose state speaks for a text; auto is mean, and last where attention is causal."""
 
@@ -145,6 +149,8 @@ class TrainConfig:
     """GPU: matrix products of fp32 in full; else their factors are rounded to TF32, which is faster."""
     deterministic: bool = later(False)
     """GPU: only algorithms that take sums in a fixed order; slower, and an operation that has none ends the run."""
+    max_steps: int = later(0)
+    """spacy, gliner: most optimiser steps; 0 is 20,000 of spacy, and as many as epochs have of gliner."""
     lora: int = later(0)
     """Language models: rank of the adapters (LoRA) that learn in place of the body's weights; 0 trains these."""
     lora_alpha: int = later(32)

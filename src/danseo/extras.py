@@ -22,6 +22,8 @@ PACKAGES = {
     "ko": ("kiwipiepy",),
     "sweep": ("optuna", "ray"),
     "llm": ("peft",),
+    "spacy": ("spacy", "kiwipiepy"),
+    "gliner": ("gliner2", "torch", "transformers", "peft"),
 }
 """Extra -> what it installs; "" is danseo itself."""
 _MODULES = {"scikit-learn": "sklearn", "ufal.chu-liu-edmonds": "ufal.chu_liu_edmonds"}

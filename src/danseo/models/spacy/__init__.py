@@ -1,0 +1,1 @@
+"""spaCy pipelines as models: trained here, or brought along."""
