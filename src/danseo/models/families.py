@@ -25,6 +25,24 @@ def _load_encoder(run: Run, task: Task, loading: Loading) -> Model:
     return load_encoder(run, task, loading)
 
 
+def _check_spacy(config: RunConfig, task: Task) -> None:
+    from danseo.models.spacy.model import check
+
+    check(config, task)
+
+
+def _make_spacy(config: RunConfig, task: Task, device: str | None) -> Trainable:
+    from danseo.models.spacy.model import make
+
+    return make(config, task)
+
+
+def _load_spacy(run: Run, task: Task, loading: Loading) -> Model:
+    from danseo.models.spacy.model import load
+
+    return load(run, task, loading)
+
+
 FAMILIES = (
     Family(
         name="floor",
@@ -34,6 +52,16 @@ FAMILIES = (
         make=new_floor,
         load=load_floor,
         size=size_of_floor,
+        is_gradual=False,
+    ),
+    Family(
+        name="spacy",
+        claims=lambda model: model == "spacy" or model.startswith("spacy:"),
+        packages=lambda model, task: ("spacy", "kiwipiepy"),
+        check=_check_spacy,
+        make=_make_spacy,
+        load=_load_spacy,
+        size=lambda model, trust_remote_code, offline: 1e6,
         is_gradual=False,
     ),
     Family(  # last: every name that no other family claims is a folder or an id of the Hub

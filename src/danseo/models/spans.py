@@ -86,7 +86,7 @@ def _table(text: str, spans: Sequence[Span], labels: tuple[str, ...]) -> Array:
 def label_words(text: str, task: Task, usual: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Type -> what the model calls it, of a setting such as PS=PERSON+PER,LC=GPE; the usual words for the others."""
     types = types_of(task)
-    words = {type: (usual.get(type, type),) for type in types}
+    words: dict[str, tuple[str, ...]] = {type: (usual.get(type, type),) for type in types}
     for part in filter(None, (part.strip() for part in text.split(","))):
         type, equals, named = (piece.strip() for piece in part.partition("="))
         if not equals or type not in types or not all(word.strip() for word in named.split("+")):

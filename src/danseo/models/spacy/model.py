@@ -19,7 +19,7 @@ from danseo.tasks.task import Task
 
 PREFIX = "spacy:"
 _EVERY, _PATIENCE, _MOST = 200, 1600, 20000  # steps, as in spaCy's own standard configuration
-_LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": "${components.tok2vec.model.width}"}
+_LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}  # of tok2vec
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Trained(Pipeline):
         kept = b""
         for info, is_best in self._steps(examples, most):
             standing.number, standing.pieces, standing.seconds = info["step"] + 1, info["words"], info["seconds"]
-            standing.loss, standing.rate = sum(info["losses"].values()), self.optimizer.learn_rate
+            standing.loss, standing.rate = float(sum(info["losses"].values())), float(self.optimizer.learn_rate)
             if is_best is None:
                 events.step(standing, standing)
                 continue
@@ -182,7 +182,12 @@ class Ceiling:
 
     def as_dict(self) -> dict[str, Any]:
         lost = self.all - self.kept
-        return {"entities": self.all, "lost": lost, "lost_percent": 100 * lost / max(1, self.all), "ceiling": self.score}
+        return {
+            "entities": self.all,
+            "lost": lost,
+            "lost_percent": 100 * lost / max(1, self.all),
+            "ceiling": self.score,
+        }
 
 
 def aligned(doc: Any, span: Span) -> Any:
@@ -209,15 +214,12 @@ def opened(folder: Path) -> Any:
     try:
         return spacy.load(folder)
     except Exception as error:  # it raises many kinds for the same few causes
-        raise DanseoError(f"{folder} is no spaCy pipeline that loads here: {' '.join(str(error).split())[:200]}") from None
+        raise DanseoError(
+            f"{folder} is no spaCy pipeline that loads here: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 # What the table of families says of them
-
-
-def claims(model: str) -> bool:
-    """spacy, or spacy: and a folder."""
-    return model == "spacy" or model.startswith(PREFIX)
 
 
 def check(config: RunConfig, task: Task) -> None:
@@ -230,7 +232,7 @@ def check(config: RunConfig, task: Task) -> None:
     label_words(config.head.label_words, task, {})
 
 
-def make(config: RunConfig, task: Task, device: str | None) -> Pipeline:
+def make(config: RunConfig, task: Task) -> Pipeline:
     """One to train, or one that is there."""
     if config.model == "spacy":
         return Trained(config, task)

@@ -1,6 +1,7 @@
 """Korean tokens for spaCy: Kiwi's morphemes, or characters; spaCy finds both by the names in the project's file."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from danseo.extras import require
@@ -64,16 +65,19 @@ class Morphemes:
 
     def __init__(self) -> None:
         require("kiwipiepy")
-        self.kiwi: Any = None
 
     def __call__(self, text: str) -> list[Stretch]:
-        if self.kiwi is None:
-            from kiwipiepy import Kiwi
-
-            self.kiwi = Kiwi(num_workers=1)
         letters = letters_of(text)
-        found = [(token.start, token.start + token.len) for token in self.kiwi.tokenize(letters.text)]
+        found = [(token.start, token.start + token.len) for token in _kiwi().tokenize(letters.text)]
         return letters.given(whole(letters.text, found))
+
+
+@cache
+def _kiwi() -> Any:
+    """One for all pipelines: it takes seconds to load."""
+    from kiwipiepy import Kiwi
+
+    return Kiwi(num_workers=1)
 
 
 def characters(text: str) -> list[Stretch]:
