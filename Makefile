@@ -1,12 +1,13 @@
-# make install | demo | test | check | bench[-NAME] | proof[-NAME] | mini   (each sets up .venv first, once)
+# make install | demo | test | test-systems | check | bench[-NAME] | proof[-NAME] | mini   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LIGHT := $(VENV)/.installed-demo
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test check format bench bench-scoring bench-training bench-probing bench-pretraining proof proof-tasks \
+.PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining proof proof-tasks \
 	proof-masked proof-sweeps mini clean
 
 install: $(STAMP)
@@ -16,15 +17,27 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing danseo into $(VENV) (the first time takes a few minutes)"
 	@$(BIN)/pip install -qq --constraint constraints.txt torch
-	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[train,ko,sweep,llm,dev]'
+	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[train,ko,sweep,llm,spacy,gliner,dev]'
 	@$(BIN)/python -c "import danseo, torch, transformers, pytest, mypy"
 	@touch $(STAMP)
 
-demo: $(STAMP)
+# Only what the demo needs, where nothing is installed yet.
+$(LIGHT): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing danseo into $(VENV) (the first time takes a minute or two)"
+	@$(BIN)/pip install -qq --constraint constraints.txt torch
+	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[train]'
+	@touch $(LIGHT)
+
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT))
 	@$(DANSEO) demo
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --ignore tests/systems
+
+# The families that take their time: spaCy, GLiNER, and the contract that every family keeps.
+test-systems: $(STAMP)
+	@$(BIN)/python -m pytest tests/systems
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
