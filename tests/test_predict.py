@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from danseo.config import RunConfig
-from danseo.data.lines import MOST_WORDS, BadLine, lines_in, read_line, unpacked
+from danseo.data.lines import BadLine, lines_in, read_line, unpacked
 from danseo.experiment import run_experiment
 from danseo.tasks import TASKS
+from danseo.tasks.inputs import MOST_WORDS
 from tests.conftest import Result
 from tests.tiny import quick_config, tiny_encoder
 
@@ -129,9 +130,9 @@ def reason(task: str, line: str, **options: bool) -> str:
 
 
 def test_empty_texts_and_words_are_bad_lines() -> None:
-    needed = "nli needs two texts with a tab between, or premise and hypothesis"
+    needed = "two texts with a tab between are due"
     assert reason("nli", "\t흐리다.") == f"line 7: the first text is empty; {needed}"
-    assert reason("sts", "비가 온다.\t ").startswith("line 7: the second text is empty; sts needs")
+    assert reason("sts", "비가 온다.\t ").startswith("line 7: the second text is empty; two texts")
     assert reason("nli", '{"premise": " ", "hypothesis": "가"}') == "line 7: field 'premise' is empty"
     assert reason("dp", '{"words": ["나는", " "]}') == "line 7: word 2 is empty"
 

@@ -9,7 +9,15 @@ from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import TASKS
 
 FAMILIES = ("bert", "roberta", "electra", "deberta-v2", "xlm-roberta", "modernbert")
-QUICK = {"precision": "fp32", "attention": "eager", "threads": 1, "batch_size": 8, "epochs": 1, "learning_rate": 1e-3}
+QUICK = {
+    "halves": 2,
+    "precision": "fp32",
+    "attention": "eager",
+    "threads": 1,
+    "batch_size": 8,
+    "epochs": 1,
+    "learning_rate": 1e-3,
+}
 
 
 def read_split(sample: Path, task: str, split: str, count: int | None = None) -> list:

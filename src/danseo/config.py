@@ -143,6 +143,8 @@ class TrainConfig:
     """Share of the old average that each step keeps, such as 0.999; 0 does not average."""
     select_on: Literal["select", "dev"] = "select"
     """Which dev examples pick the best checkpoint: one half (the other is reported), or all of them."""
+    halves: Literal[1, 2] = later(1)
+    """How dev is parted: 2 keeps examples of one passage or premise together, as new runs do; 1 goes by guid alone."""
     threads: int = 0
     """CPU threads; 0 leaves it to torch."""
     exact: bool = later(False)

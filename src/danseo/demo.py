@@ -17,30 +17,19 @@ from danseo.report.making import write_report
 from danseo.runs.directory import Run
 from danseo.runs.layouts.single import beats
 from danseo.runs.scores import headline_of
-from danseo.tasks import TASKS
+from danseo.sample import sample_module, tasks_with_sample, write_sample
 from danseo.tasks.task import Task
 
 # A small encoder with random weights has to learn everything, so it learns faster and longer than a pretrained one.
-_SETTINGS: dict[str, dict[str, Any]] = {
-    "ynat": {"epochs": 8},
-    "sts": {"epochs": 6},
-    "nli": {"epochs": 12},
-    "ner": {"epochs": 12},
-    "re": {"epochs": 12},
-    "dp": {"epochs": 5},
-    "mrc": {"epochs": 4},
-    "wos": {"epochs": 5},
-}
 REPORT = "report.html"
 _COMMON = {"learning_rate": 1e-3, "evaluations": 1, "warmup": 0.1, "weight_decay": 0.01}
 
 
 def run_demo(
-    folder: Path, tasks: Sequence[Task] = tuple(TASKS.values()), on_note: Callable[[str], None] = lambda note: None
+    folder: Path, tasks: Sequence[Task] | None = None, on_note: Callable[[str], None] = lambda note: None
 ) -> Table:
     """Write the sample, make a small encoder, fine-tune it on all tasks, and put it beside its floors."""
-    from danseo.sample import write_sample
-
+    tasks = [task for task in tasks or tasks_with_sample() if task.sample]
     require(*{package: None for task in tasks for package in packages_of("encoder", task.name)}, "scikit-learn")
     sample = folder / "sample"
     write_sample(sample)
@@ -92,7 +81,7 @@ def _headline(run: Run) -> dict[str, Any]:
 
 def demo_config(task: Task, encoder: Path) -> RunConfig:
     """The settings of a task in the demo."""
-    return configured(task.name, str(encoder), "default", {**_COMMON, **_SETTINGS[task.name]})
+    return configured(task.name, str(encoder), "default", {**_COMMON, "epochs": sample_module(task).EPOCHS})
 
 
 def demo_encoder(folder: Path, sample: Path) -> Path:
@@ -104,7 +93,7 @@ def demo_encoder(folder: Path, sample: Path) -> Path:
     if not (folder / "model.safetensors").is_file():
         texts = (
             text
-            for task in TASKS.values()
+            for task in tasks_with_sample()
             for example in find.load(task, "train", sample)
             for text in texts_of(example)
         )

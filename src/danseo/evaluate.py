@@ -14,7 +14,6 @@ from danseo.runs.directory import Run
 from danseo.scoring.breakdown import details as detail_tables
 from danseo.scoring.score import baseline_scores, example_clusters, score
 from danseo.scoring.tables import ScoreSheet
-from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 
@@ -39,7 +38,7 @@ def evaluate_run(
 ) -> ScoreSheet:
     """The score sheet of a run on a split or file."""
     run = open_run(path)
-    task = get_task(run.config.task)
+    task = run.task
     gold = file or require_file(task, split, data_root(data_dir))
     examples = task.read(gold)
     predictions = None if precision else _saved(run, task, gold, examples)

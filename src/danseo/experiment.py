@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from danseo.files import content_sha256
 from danseo.models.families import checked_family
 from danseo.models.protocol import Family, Fitted
 from danseo.predictions.evidence import packed_arrays
-from danseo.runs.directory import Run, folder_identity, run_path
+from danseo.runs.directory import Run, as_started, folder_identity, run_path
 from danseo.runs.environment import environment
 from danseo.runs.locks import owned
 from danseo.runs.naming import model_name
@@ -73,6 +73,8 @@ def run_experiment(
     files = {split: find.require_file(task, split, root) for split in ("train", "dev")}
     hashes = {path.name: content_sha256(path) for path in files.values()}
     identity = identity_of(config, hashes)
+    config = config if force else as_started(runs, config, identity)
+    task = replace(task, halves=config.train.halves)
     run = Run(run_path(runs, config, identity))
     if not force and _agreed(run.is_finished and not run.leftovers(), device):
         return run

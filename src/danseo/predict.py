@@ -14,7 +14,6 @@ from danseo.metrics.tagging import spans_of
 from danseo.models.families import load_model
 from danseo.models.protocol import Model
 from danseo.records import Prediction
-from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 
@@ -30,7 +29,7 @@ def predict_lines(
 ) -> None:
     """Read, answer and write; bad lines are named on stderr, the others go on, and the end tells (exit 3)."""
     run = open_run(path)
-    task = get_task(run.config.task)
+    task = run.task
     model = load_model(run, device, precision, trust_remote_code=trust_remote_code)
     bad = done = 0
     with opened(file) as raw, target(output, file) as sink:

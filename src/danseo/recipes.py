@@ -8,6 +8,8 @@ from typing import Any
 from danseo.config import RunConfig, read_settings, with_settings
 from danseo.errors import DanseoError
 from danseo.files import write_atomically
+from danseo.tasks import TASKS, get_task
+from danseo.tasks.task import NEWEST_HALVES, Task
 
 
 def recipe_folder() -> Path:
@@ -67,6 +69,7 @@ def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
     if name.endswith(".toml"):
         return settings_file(Path(name), "default", "official")
     folder = recipe_folder() / name
+    task = _with_recipe(folder, get_task(task)) if name == "default" else task
     if not (folder / f"{task}.toml").is_file():
         known = ", ".join(sorted(path.parent.name for path in recipe_folder().glob(f"*/{task}.toml")))
         raise DanseoError(f"no recipe {name!r}; known: {known}, or the path of a .toml file")
@@ -78,11 +81,22 @@ def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
     return next((folder / v for v in variants if (folder / v).is_file()), folder / f"{task}.toml")
 
 
+def _with_recipe(folder: Path, task: Task) -> str:
+    """The task itself or, where it has no recipe, the first with such examples and answers."""
+    alike = (other.name for other in TASKS.values() if (other.kind, other.form) == (task.kind, task.form))
+    return next((name for name in (task.name, *alike) if (folder / f"{name}.toml").is_file()), task.name)
+
+
 def configured(task: str, model: str, recipe: str, settings: Mapping[str, Any], encoder: Any = None) -> RunConfig:
     """The config of a run: the recipe, then the given settings; task, model and recipe are as they are named here."""
     named = {"task": task, "model": model, "recipe": recipe}
-    started = read_settings(recipe_file(recipe, task, encoder), RunConfig)
+    started = {**_newest_halves(get_task(task)), **read_settings(recipe_file(recipe, task, encoder), RunConfig)}
     return with_settings(RunConfig(task=task, model=model), {**started, **settings, **named})
+
+
+def _newest_halves(task: Task) -> dict[str, Any]:
+    """The newest rule by which dev is parted, where it makes a difference: dialogues were always kept together."""
+    return {"train.halves": NEWEST_HALVES} if task.cluster and task.kind != "track" else {}
 
 
 def encoder_facts(model: str, recipe: str, trust_remote_code: bool = False, *, offline: bool = False) -> Any:

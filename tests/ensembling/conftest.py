@@ -103,7 +103,7 @@ def write_run(
     gold = sample / task.folder / task.file("dev")
     examples = task.read(gold)
     run = Run(folder / f"{task.name}--{model}--s{seed}--{_seed_of(model, 0, settings)}")
-    train = TrainConfig(select_on=select_on, **settings)  # type: ignore[arg-type]
+    train = TrainConfig(halves=2, select_on=select_on, **settings)  # type: ignore[arg-type]
     run.start(RunConfig(task=task.name, model=model, seed=seed, train=train))
     answers = [answer(task, example, _seed_of(model, seed, settings)) for example in examples]
     if task.kind == "answer":

@@ -16,7 +16,7 @@ from danseo.runs.directory import Run
 from danseo.runs.index import find_runs
 from danseo.runs.layouts.choose import Choice, chosen_tables
 from danseo.runs.layouts.klue import COLUMNS, PUBLISHED, klue_tables, published, size_word
-from danseo.runs.layouts.seeds import official_metrics, seed_tables
+from danseo.runs.layouts.seeds import seed_tables
 from danseo.runs.layouts.sweep import sweep_table
 from danseo.tasks import TASKS
 
@@ -178,7 +178,7 @@ def test_published_scores_are_whole():
     for line in published():
         assert all(isinstance(cell, float) and 20 < cell < 95 for cell in line.cells)
     assert [size_word(n) for n in (0, 6.8e7, 1.1e8, 3.4e8)] == ["–", "small", "base", "large"]
-    assert official_metrics("dp")[:2] == ["dp/uas@official-1", "dp/las@official-1"]
+    assert TASKS["dp"].table_metrics[:2] == ["dp/uas@official-1", "dp/las@official-1"]
 
 
 def test_latex_is_escaped():

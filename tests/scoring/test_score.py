@@ -216,7 +216,7 @@ def test_intervals_hold_the_score_and_repeat(dev, name):
         assert s.n == len(examples)
 
 
-@pytest.mark.parametrize(("name", "attribute"), [("mrc", "text"), ("wos", "dialogue"), ("nli", "guid")])
+@pytest.mark.parametrize(("name", "attribute"), [("mrc", "text"), ("wos", "dialogue"), ("nli", "text"), ("re", "guid")])
 def test_clusters(dev, name, attribute):
     clusters = example_clusters(TASKS[name], dev[name])
     keys = [getattr(example, attribute) for example in dev[name]]

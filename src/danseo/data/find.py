@@ -22,10 +22,6 @@ OFFICIAL_SHA256 = {  # of the unpacked content, where the official bytes are kno
 }
 MANIFEST = "hashes.json"
 _HUB_NOTE = "Hub layout (v1 data)"
-_EXTRA_FIELDS = {  # official fields that no reader needs, so that their absence shows only here
-    "sts": ("annotations",),
-    "ynat": ("predefined_news_category", "annotations", "url", "date"),
-}
 
 Verdict = Literal["official", "subset", "damaged", "missing"]
 
@@ -269,9 +265,8 @@ def _judge_content(task: Task, split: str, path: Path, examples: Sequence[Any]) 
     shape = re.compile(rf"{task.folder.removesuffix('.1')}_{split}_\d{{5}}(?!\d)")
     if not all(shape.match(example.guid) for example in examples):
         return "subset", "all rows; the ids are not the official ones"
-    fields = _EXTRA_FIELDS.get(task.name, ())
-    rows = read_rows(path) if fields else []
-    absent = [field for field in fields if any(field not in row.values for row in rows)]
+    rows = read_rows(path) if task.extra_fields else []
+    absent = [field for field in task.extra_fields if any(field not in row.values for row in rows)]
     if absent:
         return "subset", f"all rows; field {', '.join(absent)} is absent"
     return "official", "by rows and ids; no hash on record"

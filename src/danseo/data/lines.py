@@ -4,32 +4,17 @@ import gzip
 import re
 import select
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from io import BufferedReader
 from typing import Any, BinaryIO, cast
 
 from danseo.errors import DataError
-from danseo.files import GZIP_MAGIC, parse_json, quote
-from danseo.records import DialogueExample, Entity, ParseExample, QuestionExample, RelationExample, TextExample
-from danseo.rows import Row, as_row
-from danseo.tasks.dp import TAGS
-from danseo.tasks.relation import TYPES
+from danseo.files import GZIP_MAGIC, parse_json
+from danseo.rows import as_row
 from danseo.tasks.task import Task
 
-FIELDS = {
-    "ynat": "a line of text, or text (or title)",
-    "sts": "two texts with a tab between, or sentence1 and sentence2",
-    "nli": "two texts with a tab between, or premise and hypothesis",
-    "ner": "a line of text, or text",
-    "re": "sentence, subject_entity and object_entity with word, start_idx, end_idx (inclusive) and type",
-    "dp": "a line of text, text, or words",
-    "mrc": "context and question",
-    "wos": "dialogue: a list of turns with role and text, the user first and last",
-}
-MOST_WORDS = 500  # of a dp line: every pair of words is scored, and no sentence is longer
 LONGEST = 1 << 24  # bytes of a line
 _CHUNK = 1 << 16
 _HELD = 1 << 20  # bytes of lines held at a time, however few lines that are
@@ -132,19 +117,19 @@ def _decoded(line: bytes, number: int) -> str:
 
 def example_from(line: str, task: Task, number: int, *, with_pos: bool = False) -> Any:
     """A plain line, or a JSON object with the fields of the task; with_pos asks dp for POS tags."""
-    where, remedy = f"line {number}", f"{task.name} needs {FIELDS[task.name]}"
+    where, remedy = f"line {number}", f"{task.name} needs {task.input.needs}"
     written = line.lstrip("\ufeff \t")  # files put together have byte-order marks inside
     if not written.startswith("{"):
         if with_pos:
             raise DataError(f"{where}: {_POS_NEEDED}")
-        return _plain(line, task, number, where)
+        return _plain(line, task, str(number), where)
     row = as_row(parse_json(written, None, number, "mend the line"), where, remedy)
     guid = row.values.get("guid", str(number))
     if not isinstance(guid, str):
         raise row.error("guid should be a text")
     if with_pos and "pos" not in row.values:
         raise row.error(_POS_NEEDED)
-    return _MAKERS[task.name](row, guid)
+    return task.input.from_row(row, guid)
 
 
 _POS_NEEDED = (
@@ -153,95 +138,11 @@ _POS_NEEDED = (
 )
 
 
-def _plain(line: str, task: Task, number: int, where: str) -> Any:
-    if task.name in ("ynat", "ner"):
-        return TextExample(str(number), text=line, gold=None)
-    if task.name in ("nli", "sts") and line.count("\t") == 1:
-        first, second = line.split("\t")
-        for text, which in ((first, "first"), (second, "second")):
-            if not text.strip():
-                raise DataError(f"{where}: the {which} text is empty; {task.name} needs {FIELDS[task.name]}")
-        return TextExample(str(number), text=first, pair=second, gold=None)
-    if task.name == "dp":
-        return _parse(line.split(), str(number), where)
-    raise DataError(f"{where}: {task.name} needs {FIELDS[task.name]}, as a JSON object")
-
-
-def _text(row: Row, *keys: str) -> str:
-    key = next((key for key in keys if key in row.values), keys[0])
-    text = row.text(key)
-    if not text.strip():
-        raise row.error(f"field {key!r} is empty")
-    return text
-
-
-def _pair(row: Row, guid: str, first: str, second: str) -> TextExample:
-    return TextExample(guid, text=_text(row, first), pair=_text(row, second), gold=None)
-
-
-def _relation(row: Row, guid: str) -> RelationExample:
-    sentence = _text(row, "sentence")
-    subject, object_ = (_entity(row.child(key), sentence) for key in ("subject_entity", "object_entity"))
-    return RelationExample(guid, text=sentence, subject=subject, object=object_, gold="")
-
-
-def _entity(row: Row, sentence: str) -> Entity:
-    start, end = row.integer("start_idx"), row.integer("end_idx") + 1
-    if not 0 <= start < end <= len(sentence):
-        raise row.error(f"start_idx {start} and end_idx {end - 1} do not lie in the sentence")
-    if "word" in row.values and row.text("word") != sentence[start:end]:
-        raise row.error(
-            f"the sentence has {quote(sentence[start:end])} at {start}..{end - 1}, not {quote(row.text('word'))}"
-        )
-    return Entity(sentence[start:end], start, end, row.one_of(row.text("type"), TYPES, "field 'type'"))
-
-
-def _tree(row: Row, guid: str) -> ParseExample:
-    words = list(row.texts("words")) if "words" in row.values else _text(row, "text").split()
-    return _parse(words, guid, row.where, _tags(row, len(words)) if "pos" in row.values else ())
-
-
-def _tags(row: Row, words: int) -> tuple[str, ...]:
-    """The POS tags of every word, joined by + as in the raw files; the last one is what is read."""
-    tags = row.texts("pos")
-    if len(tags) != words:
-        raise row.error(f"{len(tags)} entries in pos for {words} words; give one for each word")
-    for place, tag in enumerate(tags, 1):
-        row.one_of(tag.split("+")[-1], TAGS, f"pos {place}")
-    return tags
-
-
-def _parse(words: list[str], guid: str, where: str, pos: tuple[str, ...] = ()) -> ParseExample:
-    if not words:
-        raise DataError(f"{where}: there are no words")
-    if len(words) > MOST_WORDS:
-        raise DataError(
-            f"{where}: {len(words):,} words, but at most {MOST_WORDS:,} are parsed; split it into sentences"
-        )
-    if blank := [place for place, word in enumerate(words, 1) if not word.strip()]:
-        raise DataError(f"{where}: word {blank[0]} is empty")
-    return ParseExample(guid, words=tuple(words), gold=(), text=" ".join(words), pos=pos)
-
-
-def _dialogue(row: Row, guid: str) -> DialogueExample:
-    turns = row.children("dialogue")
-    for number, turn in enumerate(turns):
-        if turn.text("role") != ("user", "sys")[number % 2]:
-            raise turn.error("turns should alternate between user and sys, the user first")
-    if len(turns) % 2 == 0:
-        raise row.error("the last turn should be the user's")
-    return DialogueExample(guid, guid, tuple(turn.text("text") for turn in turns), gold=())
-
-
-_MAKERS: Mapping[str, Callable[[Row, str], Any]] = {
-    "ynat": lambda row, guid: TextExample(guid, text=_text(row, "text", "title"), gold=None),
-    "ner": lambda row, guid: TextExample(guid, text=_text(row, "text", "sentence"), gold=None),
-    "sts": partial(_pair, first="sentence1", second="sentence2"),
-    "nli": partial(_pair, first="premise", second="hypothesis"),
-    "re": _relation,
-    "dp": _tree,
-    "mrc": lambda row, guid: QuestionExample(
-        guid, text=_text(row, "context"), question=_text(row, "question"), gold=()
-    ),
-    "wos": _dialogue,
-}
+def _plain(line: str, task: Task, guid: str, where: str) -> Any:
+    try:
+        example = task.input.from_text(line, guid) if task.input.from_text else None
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from None
+    if example is None:
+        raise DataError(f"{where}: {task.name} needs {task.input.needs}, as a JSON object")
+    return example

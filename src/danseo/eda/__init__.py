@@ -1,6 +1,6 @@
 """What is in the data: labels, lengths, duplicates, unusual characters, and what matters to one task alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +9,14 @@ from danseo.eda.characters import character_table
 from danseo.eda.counting import percent
 from danseo.eda.dialogues import WOS
 from danseo.eda.duplicates import duplicate_tables
-from danseo.eda.entities import NER
+from danseo.eda.entities import entity_view
 from danseo.eda.labels import label_panel, label_table, source_tables
 from danseo.eda.lengths import length_panel, length_table
 from danseo.eda.panels import Panel
 from danseo.eda.parses import DP
 from danseo.eda.questions import MRC
-from danseo.eda.relations import RE
-from danseo.eda.sentences import NLI, STS, YNAT
+from danseo.eda.relations import relation_view
+from danseo.eda.sentences import number_view, pair_view, text_view
 from danseo.eda.view import Splits, View
 from danseo.errors import DanseoError
 from danseo.records import Example
@@ -24,9 +24,18 @@ from danseo.tasks.task import Task
 
 __all__ = ["Description", "describe"]
 
-VIEWS: Mapping[str, View] = {
-    "ynat": YNAT, "sts": STS, "nli": NLI, "ner": NER, "re": RE, "dp": DP, "mrc": MRC, "wos": WOS
-}  # fmt: skip
+_VIEWS: Mapping[tuple[str, str], Callable[[Task], View]] = {
+    ("classify", "text"): text_view,
+    ("classify", "pair"): pair_view,
+    ("classify", "relation"): relation_view,
+    ("score", "text"): number_view,
+    ("score", "pair"): number_view,
+    ("tag", "text"): entity_view,
+    ("parse", "words"): lambda task: DP,
+    ("answer", "question"): lambda task: MRC,
+    ("track", "dialogue"): lambda task: WOS,
+}
+"""What there is to see, by the kind of answer and the form of the examples."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ def describe(task: Task, splits: Mapping[str, Sequence[Example]]) -> Description
     if not splits or not all(splits.values()):
         raise DanseoError(f"no examples of {task.name} to describe; `danseo data check` shows what is missing")
     ordered = dict(sorted(splits.items(), key=lambda item: item[0] != "train"))
-    view = VIEWS[task.name]
+    view = _VIEWS[task.kind, task.form](task)
     rows = {split: task.rows(examples) for split, examples in ordered.items()}
     tables = (
         rows_table(task, ordered),

@@ -10,7 +10,7 @@ from danseo.eda.panels import Bars
 from danseo.eda.view import Length, Splits, View, characters
 from danseo.metrics.tagging import spans_of
 from danseo.records import TextExample
-from danseo.tasks.ner import TYPES
+from danseo.tasks.task import Task
 
 Found = tuple[TextExample, int, int, str]
 
@@ -71,11 +71,11 @@ def _touches(found: Found) -> bool:
     return end < len(example.gold) and example.gold[end] != "O"
 
 
-def surface_table(splits: Splits) -> Table:
+def surface_table(splits: Splits, types: Sequence[str]) -> Table:
     """Per type: how many entities, how many different ones, and which are the most frequent."""
     rows: list[tuple[object, ...]] = []
     counts = {split: _surfaces(entities_of(examples)) for split, examples in splits.items()}
-    for name in TYPES:
+    for name in types:
         for split, by_type in counts.items():
             if counter := by_type.get(name):
                 length = sum(len(word) * n for word, n in counter.items()) / counter.total()
@@ -91,23 +91,23 @@ def _surfaces(found: Sequence[Found]) -> dict[str, Counter[str]]:
     return counters
 
 
-def known_shares(splits: Splits) -> Iterator[tuple[str, int, int, int]]:
+def known_shares(splits: Splits, types: Sequence[str]) -> Iterator[tuple[str, int, int, int]]:
     """Per type: entities of the second split, those that the first has as this type, those it has only as another."""
     before, after = (_surfaces(entities_of(examples)) for examples in splits.values())
     everything = {word for counter in before.values() for word in counter}
-    for name in TYPES:
+    for name in types:
         counter = after.get(name, Counter[str]())
         same = sum(count for word, count in counter.items() if word in before.get(name, ()))
         known = sum(count for word, count in counter.items() if word in everything)
         yield name, counter.total(), same, known - same
 
 
-def memory_table(splits: Splits) -> Table | None:
+def memory_table(splits: Splits, types: Sequence[str]) -> Table | None:
     """How many entities of dev a tagger could know by heart."""
     if len(splits) != 2:
         return None
     first, second = splits
-    shares = list(known_shares(splits))
+    shares = list(known_shares(splits, types))
     _, *columns_of_numbers = zip(*shares, strict=True)
     total, same, other = map(sum, columns_of_numbers)
     rows: list[tuple[object, ...]] = [
@@ -118,12 +118,12 @@ def memory_table(splits: Splits) -> Table | None:
     return Table(f"{second} entities whose text {first} has as an entity", columns, rows)
 
 
-def memory_panel(splits: Splits) -> Bars | None:
+def memory_panel(splits: Splits, types: Sequence[str]) -> Bars | None:
     """The same as stacked bars."""
     if len(splits) != 2:
         return None
     first, second = splits
-    shares = [row for row in known_shares(splits) if row[1]]
+    shares = [row for row in known_shares(splits, types) if row[1]]
     series = {
         f"in {first} as this type": [100 * same / total for _, total, same, _ in shares],
         f"in {first} as another type": [100 * other / total for _, total, _, other in shares],
@@ -134,27 +134,30 @@ def memory_panel(splits: Splits) -> Bars | None:
     return Bars(title, names, series, f"% of the {second} entities", stacked=True)
 
 
-def _tables(splits: Splits) -> list[Table]:
-    tables = [surface_table(splits), check_table(splits), memory_table(splits)]
+def _tables(splits: Splits, types: Sequence[str]) -> list[Table]:
+    tables = [surface_table(splits, types), check_table(splits), memory_table(splits, types)]
     return [table for table in tables if table]
 
 
-NER = View(
-    label="type",
-    unit="entity",
-    labels=lambda example: (kind for _, _, kind in spans_of(example.gold)),
-    texts=lambda example: (example.text,),
-    lengths={
-        "sentence": characters(lambda example: example.text),
-        "entity": Length(
-            "characters", lambda examples: [end - start for _, start, end, _ in entities_of(examples)], is_text=True
-        ),
-        "entities per sentence": Length("entities", lambda examples: [_entities(example) for example in examples]),
-    },
-    key=lambda example, loose: (loose(example.text),),
-    tables=_tables,
-    panel=memory_panel,
-)
+def entity_view(task: Task) -> View:
+    """Tagged sentences, by the types that the task knows."""
+    types = tuple(dict.fromkeys(label[2:] for label in task.labels if label != "O"))
+    return View(
+        label=task.label_word,
+        unit="entity",
+        labels=lambda example: (kind for _, _, kind in spans_of(example.gold)),
+        texts=lambda example: (example.text,),
+        lengths={
+            "sentence": characters(lambda example: example.text),
+            "entity": Length(
+                "characters", lambda examples: [end - start for _, start, end, _ in entities_of(examples)], is_text=True
+            ),
+            "entities per sentence": Length("entities", lambda examples: [_entities(example) for example in examples]),
+        },
+        key=lambda example, loose: (loose(example.text),),
+        tables=lambda splits: _tables(splits, types),
+        panel=lambda splits: memory_panel(splits, types),
+    )
 
 
 def _entities(example: TextExample) -> int:

@@ -9,7 +9,7 @@ from danseo.eda.counting import Tally, checks_table, distribution_table, label_n
 from danseo.eda.panels import Heat
 from danseo.eda.view import Key, Length, Loosen, Splits, View, characters
 from danseo.records import Entity, RelationExample
-from danseo.tasks.relation import LABELS
+from danseo.tasks.task import Task
 
 _PREFIXES = {"per": "PER", "org": "ORG"}
 
@@ -106,12 +106,12 @@ MEMORIES: dict[str, Callable[[RelationExample], tuple[str, ...]]] = {
 }
 
 
-def memory_table(splits: Splits) -> Table | None:
+def memory_table(splits: Splits, nothing: str) -> Table | None:
     """What of dev a model could know by heart."""
     if len(splits) != 2:
         return None
     (first, before), (second, after) = splits.items()
-    related = [example for example in after if example.gold != "no_relation"]
+    related = [example for example in after if example.gold != nothing]
     checks: list[tuple[str, str, dict[str, Tally]]] = []
     for name, what in MEMORIES.items():
         known = {what(example) for example in before}
@@ -120,11 +120,11 @@ def memory_table(splits: Splits) -> Table | None:
     return checks_table(f"Seen in {first} already", checks)
 
 
-def heat_panel(splits: Splits) -> Heat | None:
+def heat_panel(splits: Splits, labels: Sequence[str]) -> Heat | None:
     """Type pairs against labels, for the first split."""
     split, examples = next(iter(splits.items()))
     counters = labels_by_pair(examples)
-    names = label_names(counters, LABELS)
+    names = label_names(counters, labels)
     values = [[percent(counter[name], counter.total()) or 0.0 for name in names] for counter in counters.values()]
     rows = [f"{pair} ({counter.total():,})" for pair, counter in counters.items()]
     return Heat(f"Labels of each type pair, {split}", rows, names, values, "% of the pair")
@@ -143,36 +143,38 @@ def _place(example: RelationExample, entity: Entity, loose: Loosen) -> tuple[int
     return len(loose(example.text[: entity.end])), loose(entity.word)
 
 
-def _tables(splits: Splits) -> list[Table]:
+def _tables(splits: Splits, nothing: str) -> list[Table]:
     tables = [
         pair_table(splits),
         *(pair_label_table(split, examples) for split, examples in islice(splits.items(), 2)),
         check_table(splits),
-        memory_table(splits),
+        memory_table(splits, nothing),
     ]
     return [table for table in tables if table]
 
 
-RE = View(
-    label="relation",
-    unit="row",
-    labels=lambda example: (example.gold,),
-    texts=lambda example: (example.text,),
-    lengths={
-        "sentence": characters(lambda example: example.text),
-        "subject": characters(lambda example: example.subject.word),
-        "object": characters(lambda example: example.object.word),
-        "gap between the entities": Length("characters", lambda examples: [gap(example) for example in examples]),
-        "stretch with both entities": Length("characters", lambda examples: [_stretch(e) for e in examples]),
-    },
-    key=_key,
-    swapped=_swapped,
-    swapping="sentence, roles exchanged",
-    shared=lambda example: example.text,
-    sharing="sentence",
-    tables=_tables,
-    panel=heat_panel,
-)
+def relation_view(task: Task) -> View:
+    """Sentences with two entities and their relation."""
+    return View(
+        label=task.label_word,
+        unit="row",
+        labels=lambda example: (example.gold,),
+        texts=lambda example: (example.text,),
+        lengths={
+            "sentence": characters(lambda example: example.text),
+            "subject": characters(lambda example: example.subject.word),
+            "object": characters(lambda example: example.object.word),
+            "gap between the entities": Length("characters", lambda examples: [gap(example) for example in examples]),
+            "stretch with both entities": Length("characters", lambda examples: [_stretch(e) for e in examples]),
+        },
+        key=_key,
+        swapped=_swapped,
+        swapping="sentence, roles exchanged",
+        shared=lambda example: example.text,
+        sharing="sentence",
+        tables=lambda splits: _tables(splits, task.nothing),
+        panel=lambda splits: heat_panel(splits, task.labels),
+    )
 
 
 def _stretch(example: RelationExample) -> int:

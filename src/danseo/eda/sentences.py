@@ -1,5 +1,6 @@
-"""Headlines and sentence pairs: ynat, sts, nli."""
+"""Single texts and pairs of texts, with labels or with numbers."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from danseo.eda.lengths import cumulated, percentile
 from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Key, Loosen, Splits, View, characters
 from danseo.records import TextExample
-from danseo.tasks import nli, ynat
+from danseo.tasks.task import Task
 
 SIMILAR = 3.0  # KLUE calls a pair from here on a paraphrase
 _BINS = tuple(f"{k / 2:g}–{(k + 1) / 2:g}" for k in range(10))
@@ -39,90 +40,112 @@ def _pair_checks(checks: Any, splits: Splits) -> list[Table]:
 
 
 def overlap(example: TextExample) -> int:
-    """How much of the hypothesis is copied: the % of its pairs of neighbouring characters that the premise has, too."""
+    """How much of the second text is copied: the % of its pairs of neighbouring characters that the first has, too."""
     premise, hypothesis = (text.replace(" ", "") for text in _pair_texts(example))
     pairs = {hypothesis[k : k + 2] for k in range(len(hypothesis) - 1)}
     return 100 * sum(pair in premise for pair in pairs) // len(pairs) if pairs else 0
 
 
-def _overlaps(splits: Splits) -> dict[tuple[str, str], list[int]]:
+def _overlaps(splits: Splits, labels: Sequence[str]) -> dict[tuple[str, str], list[int]]:
     """Label and split -> the overlap of every pair, in order."""
-    found: dict[tuple[str, str], list[int]] = {(label, split): [] for label in nli.LABELS for split in splits}
+    found: dict[tuple[str, str], list[int]] = {(label, split): [] for label in labels for split in splits}
     for split, examples in splits.items():
         for example in examples:
             found[example.gold, split].append(overlap(example))
     return {key: sorted(values) for key, values in found.items() if values}
 
 
-def overlap_table(splits: Splits) -> Table:
+def overlap_table(splits: Splits, task: Task) -> Table:
     """Does copying give the label away?"""
     rows: list[tuple[object, ...]] = [
         (label, split, *(percentile(values, share) for share in (10, 50, 90)), sum(values) / len(values))
-        for (label, split), values in _overlaps(splits).items()
+        for (label, split), values in _overlaps(splits, task.labels).items()
     ]
     note = "Counted in pairs of neighbouring characters, spaces left out."
-    return Table(
-        "% of the hypothesis that is in the premise", ("label", "split", "p10", "p50", "p90", "mean"), rows, note
-    )
+    return Table(_copied(task), ("label", "split", "p10", "p50", "p90", "mean"), rows, note)
 
 
-def overlap_panel(splits: Splits) -> Lines:
+def _copied(task: Task) -> str:
+    first, second = task.parts
+    return f"% of the {second} that is in the {first}"
+
+
+def overlap_panel(splits: Splits, task: Task) -> Lines:
     """The same as curves: the further a label lies to the right, the more it copies."""
-    lines = [Line(*key, cumulated(values)) for key, values in _overlaps(splits).items()]
-    x_label = "% of the hypothesis that is in the premise (pairs of characters)"
-    return Lines("How much hypotheses copy", lines, x_label, "% that copy no more than this", steps=True)
+    lines = [Line(*key, cumulated(values)) for key, values in _overlaps(splits, task.labels).items()]
+    x_label = f"{_copied(task)} (pairs of characters)"
+    title = f"How much a {task.parts[1]} copies"
+    return Lines(title, lines, x_label, "% that copy no more than this", steps=True)
 
 
 _ALIKE = ("the two sentences are the same", lambda example: example.text == example.pair)
 _WITHIN = ("one sentence holds the other", lambda e: e.text != e.pair and (e.text in e.pair or e.pair in e.text))
 
-YNAT: View = View(
-    label="topic",
-    unit="row",
-    labels=lambda example: (example.gold,),
-    texts=lambda example: (example.text,),
-    lengths={"title": characters(lambda example: example.text)},
-    key=lambda example, loose: (loose(example.text),),
-    label_order=ynat.LABELS,
-    panel=lambda splits: ratio_panel(YNAT, splits),
-)
 
-STS: View = View(
-    label="score",
-    unit="row",
-    labels=lambda example: (score_bin(example.gold),),
-    texts=_pair_texts,
-    lengths={
-        "sentence 1": characters(lambda example: example.text),
-        "sentence 2": characters(lambda example: example.pair),
-    },
-    key=_pair_key,
-    swapped=_swapped,
-    swapping="pair, sentences exchanged",
-    shared=lambda example: example.text,
-    sharing="sentence 1",
-    label_order=_BINS,
-    tables=partial(
-        _pair_checks, [(f"score of {SIMILAR} or more", lambda example: example.gold >= SIMILAR), _ALIKE, _WITHIN]
-    ),
-    panel=lambda splits: source_panel(STS, splits),
-)
+def text_view(task: Task) -> View:
+    """One text with a label."""
+    view = View(
+        label=task.label_word,
+        unit="row",
+        labels=lambda example: (example.gold,),
+        texts=lambda example: (example.text,),
+        lengths={task.parts[0]: characters(lambda example: example.text)},
+        key=lambda example, loose: (loose(example.text),),
+        label_order=task.labels,
+        panel=lambda splits: ratio_panel(view, splits),
+    )
+    return view
 
-NLI: View = View(
-    label="label",
-    unit="row",
-    labels=lambda example: (example.gold,),
-    texts=_pair_texts,
-    lengths={
-        "premise": characters(lambda example: example.text),
-        "hypothesis": characters(lambda example: example.pair),
-    },
-    key=_pair_key,
-    swapped=_swapped,
-    swapping="pair, sentences exchanged",
-    shared=lambda example: example.text,
-    sharing="premise",
-    label_order=nli.LABELS,
-    tables=lambda splits: [overlap_table(splits), *_pair_checks([_ALIKE, _WITHIN], splits)],
-    panel=overlap_panel,
-)
+
+def number_view(task: Task) -> View:
+    """One text or two with a number; the numbers in steps from the scale of the task."""
+    view = View(
+        label=task.label_word,
+        unit="row",
+        labels=lambda example: (score_bin(example.gold),),
+        label_order=_BINS,
+        tables=partial(_pair_checks, _number_checks(task)) if task.form == "pair" else lambda splits: [],
+        panel=lambda splits: source_panel(view, splits),
+        **_parts(task),
+    )
+    return view
+
+
+def _number_checks(task: Task) -> list[Any]:
+    return [(f"score of {SIMILAR} or more", lambda example: example.gold >= SIMILAR), _ALIKE, _WITHIN]
+
+
+def pair_view(task: Task) -> View:
+    """Two texts with a label."""
+    return View(
+        label=task.label_word,
+        unit="row",
+        labels=lambda example: (example.gold,),
+        label_order=task.labels,
+        tables=lambda splits: [overlap_table(splits, task), *_pair_checks([_ALIKE, _WITHIN], splits)],
+        panel=lambda splits: overlap_panel(splits, task),
+        **_parts(task),
+    )
+
+
+def _parts(task: Task) -> dict[str, Any]:
+    """What a view looks at in one text, or in two."""
+    if task.form == "text":
+        return {
+            "texts": lambda example: (example.text,),
+            "lengths": {task.parts[0]: characters(lambda example: example.text)},
+            "key": lambda example, loose: (loose(example.text),),
+        }
+    first, second = task.parts
+    return {
+        "texts": _pair_texts,
+        "lengths": {
+            first: characters(lambda example: example.text),
+            second: characters(lambda example: example.pair),
+        },
+        "key": _pair_key,
+        "swapped": _swapped,
+        "swapping": "pair, sentences exchanged",
+        "shared": lambda example: example.text,
+        "sharing": first,
+    }

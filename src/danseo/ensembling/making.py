@@ -57,6 +57,7 @@ def make_ensemble(
     """The run of an ensemble; the same members and options give the same one."""
     started = time.perf_counter()
     given = open_members(paths, data_dir)
+    given.require_same_halves()
     start = parse_weights(options.weights, len(given))
     members, order = given.ordered()
     start, options = start[order], replace(options, method=options.method or default_method(members))
@@ -139,12 +140,13 @@ def ensemble_config(members: Members, options: Options) -> RunConfig:
     extra = [word for word in (given, options.select) if word]
     label = "-".join(["ensemble", str(options.method), *extra])
     seeds = [member.seed for member in members.listed if member.seed is not None]
+    (rule,) = members.rules
     return RunConfig(
         task=members.task.name,
         model=f"{label} of {member_models(members.listed)}",
         seed=min(seeds),
         kind="ensemble",
-        train=TrainConfig(select_on="dev" if members.select_on == "dev" else "select"),
+        train=TrainConfig(select_on="dev" if members.select_on == "dev" else "select", halves=rule),
     )
 
 

@@ -45,6 +45,7 @@ def make_soup(
         raise DanseoError("--weights fit: a soup takes numbers, or --select greedy")
     require(*PACKAGES)
     members, order = open_members(paths, data_dir).ordered()
+    members.require_same_halves()
     start = parse_weights(weights, len(members))[order]
     check_alike(members.listed)
     for note in counted_twice(members.listed):

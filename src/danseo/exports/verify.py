@@ -5,7 +5,7 @@ import json
 import math
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ def verify_bundle(path: Path, data_dir: str | None) -> Verdict:
     if content_sha256(gold) != manifest["dev_sha256"]:
         raise DanseoError(f"{gold} is not the dev file that {path.name} answers; name its folder with --data")
     scores = _object(files["scores.json"], path, "scores.json")
+    task = replace(task, halves=2 if scores.get("halves") == 2 else 1)
     claimed = scores.get("scores")
     if (
         not isinstance(claimed, dict)

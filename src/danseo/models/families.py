@@ -8,7 +8,6 @@ from danseo.models.encoder import facts
 from danseo.models.floor import check_floor, load_floor, new_floor, packages_of_floor, size_of_floor
 from danseo.models.protocol import Family, Loading, Model, Trainable
 from danseo.runs.directory import Run
-from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 
@@ -106,4 +105,4 @@ def load_model(
         raise DanseoError(
             f"{run.path} has no model; is the run finished? `danseo train` with the same settings goes on"
         )
-    return family_of(config.model).load(run, get_task(config.task), Loading(device, precision, trust_remote_code))
+    return family_of(config.model).load(run, run.task, Loading(device, precision, trust_remote_code))

@@ -108,7 +108,7 @@ def _breakdown(table: Table) -> Block:
 def _slices(collection: Collection, task: Task, answers: Answers) -> list[Block]:
     predictions = answers.member.predictions
     tables = [by_length(task, answers.examples, predictions)] if answers.examples else []
-    train = collection.train(task) if task.kind == "tag" or task.name == "re" else None
+    train = collection.train(task) if task.kind == "tag" or task.form == "relation" else None
     seen = by_seen(task, train, answers.examples, predictions) if train else None
     return [TableBlock(table) for table in (*tables, *([seen] if seen else []))]
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from danseo.records import Prediction
 from danseo.runs.directory import Run
 from danseo.runs.index import Record, read_record
 from danseo.scoring.score import measure
-from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 
@@ -63,12 +62,25 @@ class Members:
     hashes: dict[str, str]
     listed: list[Member]
 
+    @property
+    def rules(self) -> list[Literal[1, 2]]:
+        """The rules by which the members' dev was parted."""
+        return sorted({member.record.run.config.train.halves for member in self.listed if member.record})
+
+    def require_same_halves(self) -> None:
+        """Refuse members of which one was picked on examples that another one reports."""
+        if len(self.rules) > 1:
+            raise DanseoError(
+                "these runs part dev into different halves (train.halves 1 and 2); train the older ones anew"
+            )
+
     def __len__(self) -> int:
         return len(self.listed)
 
     def half(self, name: str) -> "Members":
         """The members on one half of dev."""
-        places = in_half(self.task, self.examples, name)
+        parted = [set(in_half(replace(self.task, halves=rule), self.examples, name)) for rule in self.rules]
+        places = sorted(set.intersection(*parted))  # of runs that parted dev differently, what is so for all
         return replace(
             self,
             examples=[self.examples[place] for place in places],
@@ -104,7 +116,8 @@ def open_members(paths: Sequence[Path], data_dir: str | None) -> Members:
     records = {path: finished_record(path) for path in paths if not path.is_file()}
     if not records:
         raise DanseoError("name at least one run directory; of prediction files alone the task is not known")
-    task = get_task(_same("task", {path: str(record.settings["task"]) for path, record in records.items()}))
+    _same("task", {path: record.task for path, record in records.items()})
+    task = next(iter(records.values())).run.task
     sha = _same("dev file", {path: dev_hash(record) for path, record in records.items()})
     gold = require_file(task, "dev", data_root(data_dir))
     if content_sha256(gold) != sha:

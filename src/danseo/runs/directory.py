@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
@@ -17,6 +17,8 @@ from danseo.files import parse_json, read_text, remedy, write_atomically
 from danseo.predictions.file import write_predictions
 from danseo.records import Prediction
 from danseo.runs.naming import folder_name
+from danseo.tasks import get_task
+from danseo.tasks.task import Task
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
 SEAL = "sha256.txt"  # of a checkpoint's two files, as a flipped bit shows nowhere else
@@ -46,6 +48,13 @@ def run_path(runs: Path, config: RunConfig, identity: Mapping[str, str]) -> Path
     return (
         named if named.exists() else min((path.parent for path in runs.glob(f"{pattern}/config.toml")), default=named)
     )
+
+
+def as_started(runs: Path, config: RunConfig, identity: Mapping[str, str]) -> RunConfig:
+    """The config, or that of an earlier run of it which parted dev by the older rule and keeps to it."""
+    older = replace(config, train=replace(config.train, halves=1))
+    is_known = run_path(runs, older, identity).exists() and not run_path(runs, config, identity).exists()
+    return older if is_known else config
 
 
 def folder_identity(folder: Path) -> str:
@@ -93,6 +102,12 @@ class Run:
 
     def _reason(self, name: str) -> str:
         return read_text(self.path / name).strip() if (self.path / name).is_file() else ""
+
+    @property
+    def task(self) -> Task:
+        """The run's task, with dev parted as it was."""
+        config = self.config
+        return replace(get_task(config.task), halves=config.train.halves)
 
     def start(self, config: Any) -> None:
         """Make the directory and write the settings, unless an earlier start did."""

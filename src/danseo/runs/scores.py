@@ -28,6 +28,7 @@ def score_halves(
         "task": task.name,
         "headline": task.headline,
         "selected_on": select_on,
+        "halves": task.halves,
         "reported_on": "dev" if select_on == "dev" else "report",
         "scores": splits,
         "floors": floors,

@@ -2,36 +2,35 @@
 
 import json
 import random
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from danseo.files import write_atomically
-from danseo.sample import dp, mrc, ner, nli, relation, sts, wos, ynat
 from danseo.tasks import TASKS
+from danseo.tasks.task import Task
 
-_MAKERS: dict[str, Callable[[str, random.Random], Any]] = {
-    "ynat": ynat.make,
-    "sts": sts.make,
-    "nli": nli.make,
-    "ner": ner.make,
-    "re": relation.make,
-    "dp": dp.make,
-    "mrc": mrc.make,
-    "wos": wos.make,
-}
+
+def tasks_with_sample() -> list[Task]:
+    """The tasks that the sample has examples of."""
+    return [task for task in TASKS.values() if task.sample]
+
+
+def sample_module(task: Task) -> Any:
+    """The module that makes a task's sample: make(split, rng), EPOCHS and, with other files, companions(labels)."""
+    return import_module(f"{__name__}.{task.sample}")
 
 
 def write_sample(folder: Path) -> list[Path]:
     """Write all files of the sample; the same ones every time."""
     contents: dict[Path, Any] = {}
-    for name, make in _MAKERS.items():
-        task = TASKS[name]
+    for task in tasks_with_sample():
+        module = sample_module(task)
         for split in ("train", "dev"):
-            rng = random.Random(f"danseo sample {name} {split}")
-            contents[folder / task.folder / task.file(split)] = make(split, rng)
-    contents[folder / TASKS["re"].folder / "relation_list.json"] = {"relations": list(TASKS["re"].labels)}
-    contents[folder / TASKS["wos"].folder / "ontology.json"] = wos.ontology()
+            rng = random.Random(f"danseo sample {task.name} {split}")
+            contents[folder / task.folder / task.file(split)] = module.make(split, rng)
+        if task.companions:
+            contents |= {folder / task.folder / name: made for name, made in module.companions(task.labels).items()}
     for path, content in contents.items():
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2) + "\n"
         write_atomically(path, text)

@@ -441,6 +441,10 @@ def _block(guid: str, phrase: _Phrase) -> str:
     return "\n".join(lines) + "\n"
 
 
+EPOCHS = 5
+"""How often a small encoder with random weights has to go over the sample to learn something."""
+
+
 def make(split: str, rng: random.Random) -> str:
     """The whole file of a split, half news and half reviews."""
     half = _SIZES[split] // 2

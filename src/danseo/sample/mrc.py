@@ -761,6 +761,10 @@ def _article(kind: _Kind, split: str, rng: random.Random) -> dict[str, Any]:
     }
 
 
+EPOCHS = 4
+"""How often a small encoder with random weights has to go over the sample to learn something."""
+
+
 def make(split: str, rng: random.Random) -> dict[str, Any]:
     """The whole file of a split, the kinds of passages taking turns."""
     kinds = [kind for kind in _KINDS if split in kind.splits]

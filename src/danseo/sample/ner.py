@@ -179,6 +179,9 @@ _DEV_FRAMES = {
     ),
 }
 
+EPOCHS = 12
+"""How often a small encoder with random weights has to go over the sample to learn something."""
+
 
 def make(split: str, rng: random.Random) -> str:
     """The official TSV text of a split."""

@@ -526,6 +526,10 @@ class _Pair(NamedTuple):
     hypothesis: str
 
 
+EPOCHS = 12
+"""How often a small encoder with random weights has to go over the sample to learn something."""
+
+
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
     """The rows of a raw klue-nli file, as many for every label as thirds allow."""
     letters = ("ECN" * _SIZES[split])[: _SIZES[split]]

@@ -144,6 +144,9 @@ _INVERSES = {
     "org:alternate_names": "org:alternate_names",
 }
 
+EPOCHS = 12
+"""How often a small encoder with random weights has to go over the sample to learn something."""
+
 
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
     """The rows of the official JSON of a split, every relation as often as its quota says."""
@@ -290,3 +293,8 @@ def _numbers(split: str) -> dict[str, list[str]]:
         "age": [str(age) for age in share(range(26, 70), split)],
         "percent": [f"{one}.{tenth}%" for one in share(range(2, 30), split) for tenth in (3, 8)],
     }
+
+
+def companions(labels: Sequence[str]) -> dict[str, Any]:
+    """The list of the relations."""
+    return {"relation_list.json": {"relations": list(labels)}}

@@ -581,6 +581,10 @@ def _dialogue(guid: str, plan: Sequence[str], talk: _Talk) -> dict[str, Any]:
     return {"guid": guid, "domains": list(plan), "dialogue": talk.turns}
 
 
+EPOCHS = 5
+"""How often a small encoder with random weights has to go over the sample to learn something."""
+
+
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
     """The dialogues of a split, the plans taking turns."""
     decks: dict[str, list[tuple[str, str]]] = {}
@@ -632,3 +636,8 @@ def _slot_values() -> dict[str, list[str]]:
 def ontology() -> dict[str, list[str]]:
     """The 45 slots, sorted, with every value that a dialogue may use."""
     return {slot: ["none", "dontcare", *values] for slot, values in sorted(_slot_values().items())}
+
+
+def companions(labels: Sequence[str]) -> dict[str, Any]:
+    """The slots with their values."""
+    return {"ontology.json": ontology()}

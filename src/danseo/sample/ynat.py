@@ -218,6 +218,9 @@ _NEIGHBOURS = {
     "세계": "정치", "IT과학": "경제", "스포츠": "생활문화",
 }  # fmt: skip
 
+EPOCHS = 8
+"""How often a small encoder with random weights has to go over the sample to learn something."""
+
 
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
     """The rows of a raw ynat file, as many for every topic."""

@@ -72,11 +72,10 @@ def _labels(task: Task, examples: Sequence[Any], answers: list[str]) -> list[Tab
     right = Counter(gold for gold, answer in zip(golds, answers, strict=True) if gold == answer)
     per_label = found_table("per label", "label", _counted(task.labels, right, Counter(answers), Counter(golds)))
     tables = [per_label, _confusion(task.labels, golds, answers)]
-    if task.name == "re":
-        sides = [
-            ["no relation" if label == "no_relation" else "relation" for label in rows] for rows in (golds, answers)
-        ]
-        tables.append(_confusion(("relation", "no relation"), sides[0], sides[1], title="is there a relation?"))
+    if task.nothing:
+        word, none = task.label_word, f"no {task.label_word}"
+        sides = [[none if label == task.nothing else word for label in rows] for rows in (golds, answers)]
+        tables.append(_confusion((word, none), sides[0], sides[1], title=f"is there a {word}?"))
     return tables
 
 

@@ -83,10 +83,10 @@ def _label(task: Task, example: Any, prediction: Prediction) -> Mistake | None:
 
 
 def _texts(task: Task, example: Any) -> Iterator[tuple[str, str]]:
-    if task.name == "re":
+    if task.form == "relation":
         yield "text", _marked(example)
     else:
-        names = {"nli": ("premise", "hypothesis"), "sts": ("sentence 1", "sentence 2")}.get(task.name, ("text",))
+        names = task.parts if task.form == "pair" else ("text",)
         yield from zip(names, (example.text, example.pair), strict=False)
 
 

@@ -48,7 +48,7 @@ def by_seen(
     """Seen and unseen entities apart; None for tasks that have none."""
     if task.kind == "tag":
         return _entities(train, examples, predictions)
-    return _pairs(task, train, examples, predictions) if task.name == "re" else None
+    return _pairs(task, train, examples, predictions) if task.form == "relation" else None
 
 
 def _entities(train: Sequence[Any], examples: Sequence[Any], predictions: Sequence[Prediction]) -> Table:

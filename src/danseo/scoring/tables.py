@@ -153,9 +153,10 @@ def more_metrics(task: Task, shown: Collection[str]) -> str:
 def _piece_scores(
     task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], tokenizer: Path, batch: int
 ) -> dict[str, Any]:
-    if task.kind != "tag":
+    from danseo.scoring.subword import METRICS, load_tokenizer, subword_statistics
+
+    if not any(id_.startswith(f"{task.name}/") for id_ in METRICS):
         raise DanseoError(f"--tokenizer is for ner; {task.name} has no scores on model pieces")
-    from danseo.scoring.subword import load_tokenizer, subword_statistics
 
     return dict(subword_statistics(examples, predictions, load_tokenizer(tokenizer), max(batch, 1)))
 

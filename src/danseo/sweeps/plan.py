@@ -12,7 +12,7 @@ from danseo.errors import DanseoError
 from danseo.experiment import identity_of
 from danseo.files import content_sha256
 from danseo.models.families import family_of
-from danseo.runs.directory import Run, run_path
+from danseo.runs.directory import Run, as_started, run_path
 from danseo.runs.index import Record, find_runs, read_record
 from danseo.tasks import get_task
 
@@ -57,6 +57,7 @@ class Planner:
             self.parameters[config.model] = self._size(config)
         family_of(config.model).check(config, get_task(config.task))
         identity = self._identity(config)
+        config = as_started(self.runs, config, identity)
         run = Run(run_path(self.runs, config, identity))
         model = identity.get("model", config.model)
         point = Point(config, run, self.work(flat(config)), self.parameters[config.model], model)

@@ -17,7 +17,6 @@ from danseo.sweeps.ranges import sample
 from danseo.sweeps.schedule import State
 from danseo.sweeps.space import Search, Sweep, named_in
 from danseo.sweeps.studies import database, load_optuna, opened, trial_number
-from danseo.tasks import get_task
 
 
 class Trials:
@@ -143,7 +142,7 @@ def select_scorer(root: Path) -> Callable[[Point], float]:
     examples: dict[str, list[Any]] = {}
 
     def score(point: Point) -> float:
-        task = get_task(point.config.task)
+        task = point.run.task
         if task.name not in examples:
             examples[task.name] = find.load(task, "dev", root)
         dev = examples[task.name]

@@ -9,6 +9,7 @@ from danseo.metrics.parsing import attachment, head_macro_f1, relation_macro_f1
 from danseo.metrics.statistic import Statistic
 from danseo.records import ParseExample, Prediction
 from danseo.rows import Block, Row, is_parquet, read_blocks, read_rows
+from danseo.tasks.inputs import words_input
 from danseo.tasks.task import Task, answers_of, golds_of
 
 COMMON = tuple("NP NP_AJT VP NP_SBJ VP_MOD NP_OBJ AP NP_CNJ NP_MOD VNP DP VP_AJT VNP_MOD NP_CMP VP_SBJ".split())
@@ -115,4 +116,9 @@ TASK = Task(
     },
     measure=measure,
     check_answer=check_answer,
+    form="words",
+    input=words_input(TAGS),
+    columns={"UAS": "dp/uas@official-1", "LAS": "dp/las@official-1"},
+    label_word="relation",
+    sample="dp",
 )

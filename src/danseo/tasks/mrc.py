@@ -9,6 +9,7 @@ from danseo.metrics.answering import exact_match, longest_common_substring, norm
 from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction, QuestionExample
 from danseo.rows import Row, is_parquet, read_object, read_rows
+from danseo.tasks.inputs import question_input
 from danseo.tasks.task import Task, answers_of, golds_of
 
 QUESTION_TYPES = {1: "paraphrase", 2: "several sentences", 3: "unanswerable", None: "not known"}
@@ -131,4 +132,9 @@ TASK = Task(
     measure=measure,
     check_answer=check_answer,
     cluster=lambda example: example.text,
+    form="question",
+    input=question_input(),
+    columns={"EM": "mrc/exact_match@official-1", "ROUGE": "mrc/rouge_w@official-1"},
+    parts=("passage", "question"),
+    sample="mrc",
 )

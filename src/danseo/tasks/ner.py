@@ -21,6 +21,7 @@ from danseo.metrics.tagging import (
 )
 from danseo.records import Prediction, TextExample
 from danseo.rows import Block, Row, is_parquet, read_blocks, read_rows
+from danseo.tasks.inputs import text_input
 from danseo.tasks.task import Task, answers_of, golds_of
 
 TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")
@@ -115,4 +116,10 @@ TASK = Task(
     },
     measure=measure,
     check_answer=check_answer,
+    form="text",
+    input=text_input("text", "sentence"),
+    columns={"ent": "ner/entity_f1@official-1", "char": "ner/char_f1@official-1"},
+    parts=("sentence",),
+    label_word="type",
+    sample="ner",
 )

@@ -7,6 +7,7 @@ from danseo.metrics.classification import accuracy, label_macro_f1
 from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction, TextExample
 from danseo.rows import Row, read_rows
+from danseo.tasks.inputs import pair_input
 from danseo.tasks.task import Task, answers_of, check_label, golds_of
 
 LABELS = ("entailment", "contradiction", "neutral")
@@ -55,4 +56,10 @@ TASK = Task(
     },
     measure=measure,
     check_answer=check_label(LABELS),
+    form="pair",
+    input=pair_input("premise", "hypothesis"),
+    columns={"acc": "nli/accuracy@official-1"},
+    parts=("premise", "hypothesis"),
+    cluster=lambda example: example.text,
+    sample="nli",
 )

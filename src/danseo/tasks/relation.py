@@ -15,6 +15,7 @@ from danseo.metrics.classification import (
 from danseo.metrics.statistic import Statistic
 from danseo.records import Entity, Prediction, RelationExample
 from danseo.rows import Row, read_rows
+from danseo.tasks.inputs import relation_input
 from danseo.tasks.task import Task, answers_of, check_label, golds_of
 
 NO_RELATION = "no_relation"
@@ -105,4 +106,12 @@ TASK = Task(
     measure=measure,
     check_answer=check_label(LABELS),
     needs_probabilities=("re/auprc@official-1", "re/auprc@present-1", "re/auprc@ap-1"),
+    form="relation",
+    input=relation_input(TYPES),
+    columns={"F1": "re/micro_f1@official-1", "AUPRC": "re/auprc@official-1"},
+    shown_metrics=("re/accuracy@plain-1",),
+    parts=("sentence",),
+    label_word="relation",
+    nothing=NO_RELATION,
+    sample="relation",
 )

@@ -9,6 +9,7 @@ from danseo.metrics.regression import pearson, threshold_f1
 from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction, TextExample
 from danseo.rows import Row, read_rows
+from danseo.tasks.inputs import pair_input
 from danseo.tasks.task import Task, answers_of, golds_of
 
 
@@ -69,4 +70,11 @@ TASK = Task(
     measure=measure,
     check_answer=check_answer,
     remark=remark,
+    form="pair",
+    input=pair_input("sentence1", "sentence2"),
+    columns={"r": "sts/pearson@official-1", "F1": "sts/f1@official-1"},
+    parts=("sentence 1", "sentence 2"),
+    label_word="score",
+    extra_fields=("annotations",),
+    sample="sts",
 )

@@ -8,8 +8,14 @@ from typing import Any, Literal
 from danseo.files import quote
 from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction
+from danseo.tasks.inputs import Input
 
+Form = Literal["text", "pair", "relation", "words", "question", "dialogue"]
+"""What an example looks like; the kind says what its answer is."""
 Kind = Literal["classify", "score", "tag", "parse", "answer", "track"]
+
+NEWEST_HALVES = 2
+"""1: examples go to a half by their guid (dialogues as a whole); 2: whatever shares a cluster goes together."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,9 @@ class Task:
     measure: Callable[[Sequence[Any], Sequence[Prediction]], dict[str, Statistic]]
     check_answer: Callable[[Any, Any], Any]
     """The answer in its proper form; ValueError says what is wrong with it."""
+    form: Form
+    input: Input
+    """How a user's own lines become examples."""
     remark: Callable[[Sequence[Prediction]], str] = lambda predictions: ""
     """What is to be said of answers that are taken as they are, but odd."""
     labels: tuple[str, ...] = ()
@@ -39,11 +48,33 @@ class Task:
     needs_probabilities: tuple[str, ...] = ()
     """Metrics that rank probabilities."""
     cluster: Callable[[Any], str] | None = None
-    """What resampling keeps together: the passage of a question, the dialogue of a turn."""
+    """What resampling and the halves of dev keep together: passage, premise, dialogue."""
+    halves: int = NEWEST_HALVES
+    """The rule by which dev is parted; a run's own where it is older."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Column of the benchmark's table -> metric id, in the benchmark's order."""
+    shown_metrics: tuple[str, ...] = ()
+    """Metrics that the table of a sweep has beside those."""
+    parts: tuple[str, ...] = ("text",)
+    """What the texts of an example are called."""
+    label_word: str = "label"
+    """What a label is called."""
+    nothing: str = ""
+    """The label that says that there is nothing to find."""
+    extra_fields: tuple[str, ...] = ()
+    """Official fields that no reader needs, so that their absence shows only in a check."""
+    sample: str = ""
+    """The module of the built-in sample that makes its examples; "" where it has none."""
 
     @property
     def headline(self) -> str:
         return next(iter(self.metrics))
+
+    @property
+    def table_metrics(self) -> list[str]:
+        """The metrics that tables of runs show: the benchmark's, else the first two."""
+        official = [id_ for id_ in self.metrics if id_.endswith("@official-1")]
+        return list(dict.fromkeys([*self.columns.values(), *official])) or list(self.metrics)[:2]
 
     def file(self, split: str) -> str:
         """The official name of a split's file."""

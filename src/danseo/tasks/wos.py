@@ -9,6 +9,7 @@ from danseo.metrics.dialogue import joint_goal, pooled_f1, turn_f1
 from danseo.metrics.statistic import Statistic
 from danseo.records import DialogueExample, Prediction
 from danseo.rows import Row, read_rows
+from danseo.tasks.inputs import dialogue_input
 from danseo.tasks.task import Task, answers_of, golds_of
 
 _SLOTS = {
@@ -102,4 +103,8 @@ TASK = Task(
     measure=measure,
     check_answer=check_answer,
     cluster=lambda example: example.dialogue,
+    form="dialogue",
+    input=dialogue_input(),
+    columns={"JGA": "wos/jga@official-1", "slot F1": "wos/slot_f1@official-1"},
+    sample="wos",
 )

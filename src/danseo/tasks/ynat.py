@@ -7,6 +7,7 @@ from danseo.metrics.classification import accuracy, label_macro_f1
 from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction, TextExample
 from danseo.rows import read_rows
+from danseo.tasks.inputs import text_input
 from danseo.tasks.task import Task, answers_of, check_label, golds_of
 
 LABELS = ("정치", "경제", "사회", "생활문화", "세계", "IT과학", "스포츠")
@@ -44,4 +45,11 @@ TASK = Task(
     },
     measure=measure,
     check_answer=check_label(LABELS),
+    form="text",
+    input=text_input("text", "title"),
+    columns={"F1": "ynat/macro_f1@official-1"},
+    parts=("title",),
+    label_word="topic",
+    extra_fields=("predefined_news_category", "annotations", "url", "date"),
+    sample="ynat",
 )

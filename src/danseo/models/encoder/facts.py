@@ -10,6 +10,7 @@ from typing import Any
 from danseo.config import FLOORS, RunConfig
 from danseo.errors import DanseoError
 from danseo.hub import pretrained
+from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 PACKAGES = ("torch", "transformers", "safetensors")
@@ -17,7 +18,7 @@ PACKAGES = ("torch", "transformers", "safetensors")
 
 def packages_of(model: str, task: str) -> tuple[str, ...]:
     """What an encoder needs for a task."""
-    return (*PACKAGES, *(("ufal.chu-liu-edmonds",) if task == "dp" else ()))
+    return (*PACKAGES, *(("ufal.chu-liu-edmonds",) if get_task(task).kind == "parse" else ()))
 
 
 def check_encoder(config: RunConfig, task: Task) -> None:

@@ -22,4 +22,4 @@ KINDS: dict[str, type[Kind]] = {
 
 def kind_of(task: Task) -> type[Kind]:
     """The encoder's way with a task; relations are marked in their sentence."""
-    return Relate if task.name == "re" else KINDS[task.kind]
+    return Relate if task.form == "relation" else KINDS[task.kind]

@@ -11,23 +11,9 @@ from danseo.files import read_text
 from danseo.runs.index import Record, protocol
 from danseo.runs.layouts.seeds import made_name, size_of
 from danseo.runs.layouts.variants import distinct, key_of, model_names
+from danseo.tasks import TASKS
 
-COLUMNS = {
-    "TC F1": "ynat/macro_f1@official-1",
-    "STS r": "sts/pearson@official-1",
-    "STS F1": "sts/f1@official-1",
-    "NLI acc": "nli/accuracy@official-1",
-    "NER ent": "ner/entity_f1@official-1",
-    "NER char": "ner/char_f1@official-1",
-    "RE F1": "re/micro_f1@official-1",
-    "RE AUPRC": "re/auprc@official-1",
-    "DP UAS": "dp/uas@official-1",
-    "DP LAS": "dp/las@official-1",
-    "MRC EM": "mrc/exact_match@official-1",
-    "MRC ROUGE": "mrc/rouge_w@official-1",
-    "DST JGA": "wos/jga@official-1",
-    "DST slot F1": "wos/slot_f1@official-1",
-}
+COLUMNS = {f"{task.short} {word}": id_ for task in TASKS.values() for word, id_ in task.columns.items()}
 PUBLISHED = "published, test set"
 _SIZES = ((80e6, "small"), (200e6, "base"))  # up to so many parameters; more is large
 
@@ -176,7 +162,7 @@ def published() -> list[Line]:
     path = Path(__file__).with_name("published.toml")
     document = tomllib.loads(read_text(path))
     return [
-        Line(model["name"], model["size"], [model["scores"][column] for column in COLUMNS], PUBLISHED)
+        Line(model["name"], model["size"], [model["scores"].get(column) for column in COLUMNS], PUBLISHED)
         for model in document["model"]
     ]
 

@@ -21,7 +21,7 @@ def seed_tables(records: Sequence[Record], task: str = "ner", *, with_paths: boo
     chosen = found.records
     if not chosen:
         raise DanseoError(f"--table seed000: no runs of {task} there; name a task with --task")
-    metrics = official_metrics(task)[:2]
+    metrics = get_task(task).table_metrics[:2]
     labels = dict(zip(map(id, chosen), label_variants(chosen), strict=True))
     rows: list[tuple[Any, ...]] = []
     for seeds in sorted({record.seeds for record in chosen}, key=lambda seeds: (len(seeds) != 1, seeds)):
@@ -30,12 +30,6 @@ def seed_tables(records: Sequence[Record], task: str = "ner", *, with_paths: boo
     table = Table(f"{task}: seeds", columns, rows, found.note, keys=2, once=("scored on",))
     table = table if with_paths else table.only(range(len(columns) - 1))
     return [table, _summary(task, chosen, labels, metrics)]
-
-
-def official_metrics(task: str) -> list[str]:
-    """The official metrics of a task in KLUE's order."""
-    ids = [id_ for id_ in get_task(task).metrics if id_.endswith("@official-1")]
-    return sorted(ids, key=lambda id_: task == "dp" and "las" in id_)  # KLUE puts UAS first
 
 
 def short_name(metric: str) -> str:

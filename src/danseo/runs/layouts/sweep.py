@@ -6,7 +6,7 @@ from typing import Any
 from danseo.display.table import Best, Strong, Table, as_typed
 from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
-from danseo.runs.layouts.seeds import official_metrics, short_name
+from danseo.runs.layouts.seeds import short_name
 from danseo.runs.layouts.variants import distinct, model_names, short_setting, shown_settings, shown_traits
 from danseo.tasks import get_task
 
@@ -23,8 +23,9 @@ def sweep_table(
     chosen = sorted(found.records, key=_order)
     if not chosen:
         raise DanseoError(f"--table sweep: no runs of {name} there")
-    metrics = [*official_metrics(name), *(["re/accuracy@plain-1"] if name == "re" else [])]
-    metrics.sort(key=lambda id_: id_ != get_task(name).headline)
+    described = get_task(name)
+    metrics = [*described.table_metrics, *described.shown_metrics]
+    metrics.sort(key=lambda id_: id_ != described.headline)
     settings = shown_settings(chosen, _ALWAYS, wide=wide)
     scores = [[*(_value(r, id_) for id_ in metrics), r.scores.get("select_loss")] for r in chosen]
     marked = [_marked(column, lowest=k == len(metrics)) for k, column in enumerate(zip(*scores, strict=True))]
