@@ -81,8 +81,21 @@ class HeadConfig:
     """spacy: the tokens, Kiwi's morphemes or single characters."""
     label_words: str = later("")
     """gliner, spacy:FOLDER: what the model calls our types, as PS=person,LC=place+city; "" has words of its own."""
-    pooling: Literal["auto", "last", "mean"] = later("auto")
-    """Decoder-only language models: whose state speaks for a text; auto is mean, and last where attention is causal."""
+    pooling: Literal["auto", "cls", "last", "mean", "e_start", "cls+e_start", "e_mean", "e_max"] = later("auto")
+    """Whose state speaks for a text; auto: the stock head, of decoders mean or, if causal, last; re: entities too."""
+    markers: Literal[
+        "klue", "entity_marker", "entity_marker_punct", "typed_entity_marker", "typed_entity_marker_punct",
+        "typed_punct_korean", "entity_mask", "concat",
+    ] = later("klue")  # fmt: skip
+    """re: how entities are shown: <subj>, [E1], @, <S:ORG>, @*organization*, @*단체*, [SUBJ-ORG] instead, in front."""
+    object_char: str = later("#")
+    """re: the sign around the object where markers are signs; & instead of # where ## has a meaning."""
+    query: bool = later(False)
+    """re: put a question before the sentence: @*단체*비틀즈@와 #^사람^조지 해리슨#의 관계."""
+    pool_dropout: float = later(0.1, most=1)
+    """Dropout of heads of labels that are not the library's own (pooling, dropout_samples)."""
+    dropout_samples: int = later(1, above=0)
+    """ynat, nli, re: the loss is the mean over this many dropouts before the last layer; 1 keeps the stock head."""
 
 
 @dataclass(frozen=True, kw_only=True)

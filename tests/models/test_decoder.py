@@ -30,7 +30,7 @@ def decoders(tmp_path_factory: pytest.TempPathFactory, sample: Path) -> dict[str
 def network_of(folder: Path, task: str = "ynat", **settings):
     config = quick_config(task, folder, **settings)
     cls = kind_of(TASKS[task])
-    kind = cls(TASKS[task], load_pieces(config, cls.special_tokens), config.head, config.train)
+    kind = cls(TASKS[task], load_pieces(config, cls.added_pieces(config.head)), config.head, config.train)
     torch.manual_seed(1)
     return load_network(config, kind).eval(), kind
 

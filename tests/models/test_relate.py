@@ -10,14 +10,17 @@ from transformers import PreTrainedTokenizerFast
 from danseo.config import HeadConfig
 from danseo.errors import DanseoError
 from danseo.models.encoder.kind import log_softmax
+from danseo.models.encoder.marking import between_markers, marker_order
 from danseo.models.encoder.pieces import Pieces
-from danseo.models.encoder.relate import MARKERS, Relate, between_markers, fit_window, marker_order, two_windows, window
+from danseo.models.encoder.relate import Relate
+from danseo.models.encoder.windows import Marked, fit_window, two_windows, window
 from danseo.models.scratch import Size, train_tokenizer
 from danseo.predictions.file import read_predictions, write_predictions
 from danseo.records import Entity, RelationExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 
+MARKERS = ("<subj>", "</subj>", "<obj>", "</obj>")
 WORDS = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] 조지 해리 ##슨 이 ##이 쓰 ##고 비틀즈 가 ##가 낸 앨범 . ( 밴드 는 을 ##을 런던 "
     "출신 ##의 , 1969 ##년 … 한국 은행 ##은행 한국은행 ##장"
@@ -183,7 +186,8 @@ def test_no_window_loses_a_marker_or_a_piece_that_fits():
         if budget == length:
             continue
         ids = list(range(100, 100 + length))
-        mode, kept, new = fit_window(ids, places, budget, gap=1)
+        fitted = fit_window(Marked(ids, places, [1] * 4), budget, gap=1)
+        mode, kept, new = fitted.mode, fitted.ids, fitted.places
         assert [kept[place] for place in new] == [ids[place] for place in places], mode
         assert len(kept) <= budget
         own = [piece for piece in kept if piece != 1]

@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from danseo.config import HeadConfig, TrainConfig
+from danseo.errors import DanseoError
 from danseo.models.encoder.kind import Kind, log_softmax
-from danseo.models.encoder.pieces import Cut
+from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.models.protocol import Answers
 from danseo.records import Prediction
+from danseo.tasks.task import Task
 from danseo.training.features import Array, Features, Outputs, as_array
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+ENTITY_POOLINGS = ("e_start", "cls+e_start", "e_mean", "e_max")
+
 
 class Classify(Kind):
     """One or two texts in, one label out, through the stock head of the encoder's family."""
 
-    head: ClassVar[str] = "AutoModelForSequenceClassification"
+    head = "AutoModelForSequenceClassification"
+    reads_entities = False
+    """Whether the inputs say where two entities are."""
+
+    def __init__(self, task: Task, pieces: Pieces, config: HeadConfig, train: TrainConfig | None = None) -> None:
+        super().__init__(task, pieces, config, train)
+        if config.pooling not in ("auto", "cls") or config.dropout_samples > 1:
+            self.head = ""
+        if config.pooling in ENTITY_POOLINGS and not self.reads_entities:
+            raise DanseoError(f"head.pooling = {config.pooling} reads entities, and {task.name} has none; leave it out")
+
+    def build_head(self, body: Any) -> nn.Module:
+        from danseo.models.encoder.decoder import is_decoder
+        from danseo.models.encoder.heads import TextHead, pooling_of
+        from danseo.models.encoder.pooling import PooledHead
+
+        config, size = self.config, body.config.hidden_size
+        pooling: str = config.pooling
+        if pooling == "auto":
+            pooling = pooling_of(config) if is_decoder(body.config) else "cls"
+        if config.dropout_samples == 1 and pooling in ("last", "mean"):
+            return TextHead(size, len(self.task.labels), config)
+        return PooledHead(size, pooling, len(self.task.labels), config.pool_dropout, config.dropout_samples)
 
     def head_options(self) -> dict[str, Any]:
         labels = dict(enumerate(self.task.labels))
         return {"num_labels": len(labels), "id2label": labels, "label2id": {v: k for k, v in labels.items()}}
-
-    def build_head(self, body: Any) -> nn.Module:
-        from danseo.models.encoder.heads import TextHead
-
-        return TextHead(body.config.hidden_size, len(self.task.labels), self.config)
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
         features = encode_texts(examples, self)

@@ -1,7 +1,7 @@
 """What a tokenizer costs on given data, told before training: pieces, unknown ones, cuts, and the ceiling."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ class Cost:
     longest: int
     ceiling: float | None
     """The headline score of a network that knows the gold of its pieces; None where no piece can lose an answer."""
+    shown: dict[str, Any] = field(default_factory=dict)
+    """What the kind says of the inputs of train and dev, such as how many had to be cut, and how."""
 
     def warning(self) -> str | None:
         if self.ceiling is None or not self.ceiling < _GOOD_CEILING:
@@ -59,6 +61,7 @@ class Cost:
             "longest_input": self.longest,
             "ceiling": None if self.ceiling is None else round(self.ceiling, 4),
             "warning": self.warning(),
+            **({"shown": self.shown} if self.shown else {}),
         }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 class Kind(ABC):
     """One kind of task for encoders. Make it once per run; it holds no weights."""
 
-    special_tokens: ClassVar[tuple[str, ...]] = ()
-    """Pieces to add to the vocabulary."""
-    head: ClassVar[str]
+    head: str = ""
     """The stock class that has this head, such as AutoModelForTokenClassification; "" for a head of our own.
     Language models have no such heads and take the kind's own."""
     pools: bool = False
@@ -37,6 +35,14 @@ class Kind(ABC):
         self.class_weights: Tensor | None = None
         self.usual_weight: float | None = None
         """What an ordinary training example weighs in the loss, where long ones weigh more than short ones."""
+
+    @classmethod
+    def added_pieces(cls, config: HeadConfig) -> tuple[str, ...]:
+        """Pieces to add to the vocabulary."""
+        return ()
+
+    def start_rows(self, rows: Tensor) -> None:
+        """Set where the embeddings of added pieces start, before any training."""
 
     @property
     def longest(self) -> int:
@@ -49,6 +55,13 @@ class Kind(ABC):
     @abstractmethod
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
         """Features of the examples in order; with_gold adds what the loss needs."""
+
+    def check_inputs(self, examples: Sequence[Any], features: Sequence[Features]) -> None:
+        """Refuse to train on features that do not show what the examples hold."""
+
+    def input_facts(self, examples: Sequence[Any], features: Sequence[Features]) -> dict[str, Any]:
+        """What is worth knowing of the features, for the record."""
+        return {}
 
     def head_options(self) -> dict[str, Any]:
         """Options of the stock class, such as the number of labels."""

@@ -39,7 +39,7 @@ class Encoder:
         self.config, self.task, self.workers, self.source = config, task, workers, source
         settle(config.train, workers.device)
         cls = kind_of(task)
-        self.kind = cls(task, load_pieces(config, cls.special_tokens, source), config.head, config.train)
+        self.kind = cls(task, load_pieces(config, cls.added_pieces(config.head), source), config.head, config.train)
         if source:
             self._restore_head(source)
         torch.manual_seed(config.seed)
@@ -80,8 +80,12 @@ class Encoder:
         """Encode once; the cost of the tokenizer on dev comes out."""
         self.train_features = self.kind.encode(train, with_gold=True)
         self.prepare_dev(dev)
+        for examples, features in ((train, self.train_features), (self.dev, self.dev_features)):
+            self.kind.check_inputs(examples, features)
         self.kind.prepare_loss(self.train_features)
-        return tokenizer_cost(self.kind, self.dev, self.dev_features)
+        shown = {"train": self.kind.input_facts(train, self.train_features)}
+        shown["dev"] = self.kind.input_facts(self.dev, self.dev_features)
+        return replace(tokenizer_cost(self.kind, self.dev, self.dev_features), shown=shown if shown["dev"] else {})
 
     def prepare_dev(self, dev: Sequence[Any]) -> None:
         """Encode what predict_dev and the scores of the select half are about."""

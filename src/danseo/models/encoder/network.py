@@ -134,7 +134,9 @@ def load_network(
         raise DanseoError(f"{config.model} is an encoder; {setting} is for decoder-only language models: leave it out")
     extra = kind.head_options() if kind.head else {} if kind.pools else without_pooler(body_config)
     model = _load_body(config, str(source or config.model), kind.head or "AutoModel", is_whole=bool(source), **extra)
-    _fit_vocabulary(model, kind.pieces)
+    _fit_vocabulary(model, kind.pieces, source)
+    if not source:
+        kind.start_rows(model.get_input_embeddings().weight)
     head = None if kind.head else kind.build_head(model)
     network = Network(model, head, reads_first=kind.head == "AutoModelForSequenceClassification")
     if source and head is not None:
@@ -169,6 +171,8 @@ def _load_decoder(config: RunConfig, kind: Kind, source: Path | None, device: to
     model.config.use_cache = False
     old = model.get_input_embeddings().weight.shape[0]
     _fit_vocabulary(model, kind.pieces)
+    if not source:
+        kind.start_rows(model.get_input_embeddings().weight)
     network = Network(model, Normed(model.config.hidden_size, kind.build_head(model)))
     network.masks = masks_for(config.model, model, config.head.attention)
     if is_frozen:
@@ -212,10 +216,12 @@ def without_pooler(encoder_config: Any) -> dict[str, Any]:
     return {"add_pooling_layer": False} if takes else {}
 
 
-def _fit_vocabulary(model: Any, pieces: Pieces) -> None:
+def _fit_vocabulary(model: Any, pieces: Pieces, source: Path | None = None) -> None:
     """Rows for added pieces. The padding id of the configuration stays: RoBERTa counts its positions from it."""
-    size = len(pieces.tokenizer)
-    if size > model.get_input_embeddings().weight.shape[0]:
+    size, rows = len(pieces.tokenizer), model.get_input_embeddings().weight.shape[0]
+    if size > rows and source:
+        raise DanseoError(f"{source} is damaged: its tokenizer has {size} pieces, its embeddings {rows} rows")
+    if size > rows:
         model.resize_token_embeddings(size, mean_resizing=False)
 
 

@@ -1,6 +1,8 @@
 """A tokenizer as the encoders use it: text to pieces with character offsets, and pieces to inputs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
 from typing import Any
 
 from danseo.errors import DanseoError
@@ -60,6 +62,27 @@ def _apart(offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The special pieces around one text or two, and the segments of those pieces and texts in their order."""
+
+    before: list[int]
+    middle: list[int]
+    after: list[int]
+    segments: list[int]
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.middle) + len(self.after)
+
+    def filled(self, texts: Sequence[list[int]]) -> tuple[list[int], list[int]]:
+        """Ids and segments of one text or two with the special pieces around them."""
+        middle = [self.middle] * (len(texts) - 1)
+        parts = [self.before, *(part for pair in zip_longest(texts, middle) for part in pair if part is not None)]
+        parts.append(self.after)
+        segments = [segment for part, segment in zip(parts, self.segments, strict=True) for _ in part]
+        return [id for part in parts for id in part], segments
+
+
 class Pieces:
     """The fast tokenizer of a checkpoint and the longest input its encoder takes."""
 
@@ -74,6 +97,7 @@ class Pieces:
         added = self.backend.get_added_tokens_decoder()
         self._special = {*tokenizer.all_special_ids, *(id for id, token in added.items() if token.special)}
         self._special.discard(self.unknown)
+        self._frames: dict[bool, Frame] = {}
 
     def cut(self, texts: Sequence[str], *, plain: bool = True) -> list[Cut]:
         """The texts as pieces, none of them special whatever the texts say; plain as in letters_of."""
@@ -105,6 +129,18 @@ class Pieces:
     def join(self, first: Cut, second: Cut | None = None) -> Any:
         """One or two texts with the special pieces of the model around them."""
         return self.backend.post_process(first.encoding, None if second is None else second.encoding, True)
+
+    def frame(self, *, pair: bool = False) -> Frame:
+        """What stands around one text, or around two and between them."""
+        if pair not in self._frames:
+            texts = [self.cut(["가"])[0] for _ in range(1 + pair)]
+            joined = self.join(*texts)
+            known = list(zip(joined.ids, joined.type_ids, joined.special_tokens_mask, strict=True))
+            runs = [list(run) for _, run in groupby(known, key=lambda piece: piece[2])]
+            special = [[id for id, _, _ in run] for run in runs if run[0][2]]
+            middle = special[1] if pair else []
+            self._frames[pair] = Frame(special[0], middle, special[-1], [run[0][1] for run in runs])
+        return self._frames[pair]
 
     def specials(self, pair: bool = False) -> int:
         """How many special pieces an input has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Regress(Kind):
     """A pair of texts in, a number out."""
 
-    head: ClassVar[str] = "AutoModelForSequenceClassification"
+    head = "AutoModelForSequenceClassification"
 
     def head_options(self) -> dict[str, Any]:
         return {"num_labels": 1, "problem_type": "regression"}

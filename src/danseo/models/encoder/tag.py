@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Tag(Kind):
     what the pieces say, legal or not.
     """
 
-    head: ClassVar[str] = "AutoModelForTokenClassification"
+    head = "AutoModelForTokenClassification"
 
     @property
     def official(self) -> bool:
