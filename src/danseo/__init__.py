@@ -1,3 +1,34 @@
-"""danseo (단서): the workbench for Korean language understanding on the eight KLUE tasks."""
+"""danseo (단서): the workbench for Korean language understanding on the eight KLUE tasks.
+
+>>> import danseo
+>>> examples = danseo.load("ner", "dev", data="sample")
+>>> danseo.score("ner", examples, [example.gold for example in examples]).value
+100.0
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from danseo.api.functions import compare as compare
+    from danseo.api.functions import load as load
+    from danseo.api.functions import open as open
+    from danseo.api.functions import runs as runs
+    from danseo.api.functions import score as score
+    from danseo.api.functions import train as train
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "compare", "load", "open", "runs", "score", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public functions, loaded when they are first used."""
+    if name == "runs":  # the room of that name can be called
+        return import_module("danseo.runs")
+    if name in __all__:
+        return getattr(import_module("danseo.api.functions"), name)
+    raise AttributeError(f"module 'danseo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,6 +1,7 @@
 """Lines of a user's own text as examples without gold, for `danseo predict`."""
 
 import gzip
+import json
 import re
 import select
 import zlib
@@ -100,6 +101,13 @@ def read_line(line: bytes, number: int, task: Task, *, with_pos: bool = False) -
         return (number, example_from(text, task, number, with_pos=with_pos)) if text.strip() else None
     except DataError as error:
         return BadLine(number, str(error))
+
+
+def given_example(given: Any, task: Task, number: int, *, with_pos: bool = False) -> Any:
+    """An example from a program: a text, a dict with the fields of the task, or an example as it is."""
+    if isinstance(given, dict):
+        given = json.dumps(given, ensure_ascii=False)
+    return example_from(given, task, number, with_pos=with_pos) if isinstance(given, str) else given
 
 
 def _decoded(line: bytes, number: int) -> str:

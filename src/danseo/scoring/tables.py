@@ -1,6 +1,6 @@
 """From files to sheets: what `danseo score` and `danseo compare` print, as tables and as JSON."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
 from danseo.scoring.baselines import NAMES
 from danseo.scoring.breakdown import details as detail_tables
-from danseo.scoring.compare import Comparison, OnProgress, Work, compare
+from danseo.scoring.compare import Comparison, Difference, OnProgress, Work, compare
 from danseo.scoring.resampling import as_json_number
 from danseo.scoring.score import Score, baseline_scores, example_clusters, score
 from danseo.tasks.task import Task
@@ -93,12 +93,33 @@ def score_file(
     on_progress: OnProgress | None = None,
 ) -> ScoreSheet:
     """Read, check and score a prediction file."""
-    skipped = skipped_metrics(task, skip)
     examples = task.read(gold)
-    answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped)
+    answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped_metrics(task, skip))
     chosen = only_answered(examples, answered)
     extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
+    options: dict[str, Any] = {"details": details, "errors": errors, "skip": skip, "rounds": rounds, "seed": seed}
+    return score_answers(task, examples, answered, gold, predictions, extra=extra, on_progress=on_progress, **options)
+
+
+def score_answers(
+    task: Task,
+    examples: Sequence[Any],
+    answered: Sequence[Prediction],
+    gold: Path,
+    predictions: Path,
+    *,
+    details: bool = False,
+    errors: int = 0,
+    skip: Sequence[str] = (),
+    rounds: int = 1000,
+    seed: int = 0,
+    extra: dict[str, Any] | None = None,
+    on_progress: OnProgress | None = None,
+) -> ScoreSheet:
+    """Score checked predictions of all examples, or of some; the paths say what they are called."""
+    skipped, chosen = skipped_metrics(task, skip), only_answered(examples, answered)
     work = Work(on_progress, rounds)
+    more: dict[str, Any] = {"rounds": rounds, "seed": seed, "skip": skipped, "extra": extra or {}}
     return ScoreSheet(
         task,
         gold,
@@ -106,7 +127,7 @@ def score_file(
         examples=len(examples),
         n=len(chosen),
         clusters=len(set(example_clusters(task, chosen))),
-        scores=score(task, chosen, answered, rounds=rounds, seed=seed, skip=skipped, extra=extra, on_rounds=work.of(1)),
+        scores=score(task, chosen, answered, on_rounds=work.of(1), **more),
         baselines=baseline_scores(task, chosen, skipped, seed),
         details=detail_tables(task, chosen, answered, whole=details, errors=errors),
         remark=task.remark(answered),
@@ -173,6 +194,11 @@ class CompareSheet:
     on: str = ""
     """The half of dev, where runs are compared."""
     note: str = ""
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Every pair in every metric."""
+        return self.comparison.differences
 
     def tables(self) -> list[Table]:
         return [self._systems(), *map(self._differences, self.comparison.values)]
@@ -278,12 +304,30 @@ def compare_files(
     skipped = left_out(task, skip, headline_only=headline_only)
     examples = task.read(gold)
     systems = {n: read_predictions(p, task, examples, partial=partial, skip=skipped) for n, p in files.items()}
+    return compare_answers(
+        task, examples, systems, gold, files, skip=skipped, rounds=rounds, seed=seed, on_progress=on_progress
+    )
+
+
+def compare_answers(
+    task: Task,
+    examples: Sequence[Any],
+    systems: Mapping[str, Sequence[Prediction]],
+    gold: Path,
+    files: dict[str, Path],
+    *,
+    skip: Sequence[str] = (),
+    rounds: int = 2000,
+    seed: int = 0,
+    on_progress: OnProgress | None = None,
+) -> CompareSheet:
+    """Compare checked predictions on the examples that all of them answer; skip has ids."""
     common = set.intersection(*({p.guid for p in answered} for answered in systems.values()))
     if not common:
         raise DanseoError("the prediction files have no example in common; compare answers to the same examples")
     shared = {name: [p for p in answered if p.guid in common] for name, answered in systems.items()}
     chosen = [example for example in examples if example.guid in common]
-    comparison = compare(task, chosen, shared, rounds=rounds, seed=seed, skip=skipped, on_progress=on_progress)
+    comparison = compare(task, chosen, shared, rounds=rounds, seed=seed, skip=skip, on_progress=on_progress)
     return CompareSheet(task, gold, len(examples), files, comparison)
 
 

@@ -1,0 +1,178 @@
+"""The functions that `import danseo` gives."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from danseo.api.results import Comparison, OpenRun, RunList, Scores
+from danseo.data.find import data_root, require_file
+from danseo.data.find import load as load_split
+from danseo.errors import DanseoError, DataError
+from danseo.predictions.file import given_predictions, read_predictions
+from danseo.records import Prediction
+from danseo.runs.directory import Run
+from danseo.runs.index import find_runs
+from danseo.scoring.tables import compare_answers, left_out, score_answers, skipped_metrics, system_names
+from danseo.tasks import get_task
+from danseo.tasks.task import Task
+
+PathOrText = str | PathLike[str]
+Gold = PathOrText | Sequence[Any]
+"""dev or train of the data folder, a file, or examples."""
+Predictions = PathOrText | Sequence[Any]
+"""A file, or predictions: objects or dicts with guid and answer, or one bare answer per example."""
+
+
+def load(task: str, split: str = "dev", *, data: PathOrText | None = None) -> list[Any]:
+    """The examples of a task: data is a folder, or the word sample; by default $DANSEO_DATA or the cache."""
+    return load_split(get_task(task), split, _root(data))
+
+
+def score(
+    task: str,
+    gold: Gold,
+    predictions: Predictions,
+    *,
+    data: PathOrText | None = None,
+    details: bool = False,
+    partial: bool = False,
+    skip: Sequence[str] = (),
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Scores:
+    """Score anybody's predictions with every metric of the task, with intervals and floors beside them."""
+    found = get_task(task)
+    path, examples = _gold(found, gold, data)
+    answers = _predictions(predictions, found, examples, partial, skipped_metrics(found, skip))
+    named = Path(predictions) if isinstance(predictions, str | PathLike) else Path("predictions")
+    sheet = score_answers(
+        found, examples, answers, path, named, details=details, skip=skip, rounds=resamples, seed=seed
+    )
+    return Scores(found.name, found.headline, sheet.n, {s.id: s for s in sheet.scores}, sheet.baselines, sheet)
+
+
+def compare(
+    *systems: Any,
+    task: str | None = None,
+    gold: Gold = "dev",
+    names: Sequence[str] = (),
+    data: PathOrText | None = None,
+    over: Literal["seeds"] | None = None,
+    on: Literal["report", "dev"] = "report",
+    partial: bool = False,
+    skip: Sequence[str] = (),
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Comparison:
+    """Is B better than A, by how much, how sure: of runs, or with a task of predictions (files or lists)."""
+    if task is None:
+        from danseo.runs.compare import compare_runs
+
+        paths = [run.path if isinstance(run, OpenRun) else Path(run) for run in systems]
+        folder = None if data is None else str(data)
+        runs_sheet = compare_runs(paths, folder, on=on, over=over, skip=skip, rounds=resamples, seed=seed)
+        return Comparison(runs_sheet.task.name, runs_sheet.task.headline, runs_sheet.differences, runs_sheet)
+    found = get_task(task)
+    path, examples = _gold(found, gold, data)
+    skipped = left_out(found, skip, headline_only=False)
+    answered = [_predictions(system, found, examples, partial, skipped) for system in systems]
+    files = _named(systems, names)
+    by_name = dict(zip(files, answered, strict=True))
+    sheet = compare_answers(found, examples, by_name, path, files, skip=skipped, rounds=resamples, seed=seed)
+    return Comparison(found.name, found.headline, sheet.differences, sheet)
+
+
+def train(
+    task: str,
+    model: str,
+    *,
+    data: PathOrText | None = None,
+    runs: PathOrText = "runs",
+    recipe: str | None = None,
+    config: PathOrText | None = None,
+    settings: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    force: bool = False,
+    quiet: bool = True,
+    trust_remote_code: bool = False,
+    **named: Any,
+) -> OpenRun:
+    """Fine-tune, keep the best checkpoint, predict and score; the same call resumes, or returns the finished run.
+
+    Settings are named as on the command line: epochs=1, seed=7, or settings={"train.learning_rate": 3e-5}.
+    """
+    from danseo.config import RunConfig
+    from danseo.experiment import run_experiment
+    from danseo.recipes import configured, encoder_facts
+    from danseo.settings.precedence import said
+
+    found = get_task(task)
+    options = {**(settings or {}), **named, "recipe": recipe, "trust_remote_code": trust_remote_code}
+    chosen = said(RunConfig, options=options, assignments=(), file=Path(config) if config else None)
+    started = chosen.pop("recipe", "default")
+    facts = encoder_facts(model, started, trust_remote_code)
+    run = run_experiment(
+        configured(found.name, model, started, chosen, facts),
+        _root(data),
+        Path(runs),
+        device=device,
+        quiet=quiet,
+        force=force,
+    )
+    return OpenRun(run.path, device, trust_remote_code=trust_remote_code)
+
+
+def open(
+    run: PathOrText,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    trust_remote_code: bool = False,
+) -> OpenRun:
+    """A run directory, to look at and to ask: its model is loaded when it is first asked."""
+    path = Path(run)
+    if not (path / "config.toml").is_file():
+        raise DanseoError(f"{path} is not a run directory (no config.toml); danseo.runs(folder) lists them")
+    return OpenRun(Run(path).path, device, precision, trust_remote_code)
+
+
+def runs(folder: PathOrText = "runs", *, task: str | None = None) -> RunList:
+    """Every run below a folder, or those of one task."""
+    name = get_task(task).name if task else None
+    records = [record for record in find_runs(Path(folder)) if name in (None, record.task)]
+    return RunList(tuple(OpenRun(record.run.path) for record in records))
+
+
+def _root(data: PathOrText | None) -> Path:
+    return data_root(None if data is None else str(data))
+
+
+def _gold(task: Task, gold: Gold, data: PathOrText | None) -> tuple[Path, list[Any]]:
+    """The examples, and what they are called."""
+    if not isinstance(gold, str | PathLike):
+        return Path("gold"), list(gold)
+    path = require_file(task, str(gold), _root(data)) if str(gold) in ("train", "dev") else Path(gold)
+    if not path.exists():
+        raise DataError(f"{path} is missing; name a file with gold answers, or dev or train of the data folder")
+    return path, task.read(path)
+
+
+def _predictions(
+    given: Predictions, task: Task, examples: Sequence[Any], partial: bool, skip: Sequence[str]
+) -> list[Prediction]:
+    if isinstance(given, str | PathLike):
+        return read_predictions(Path(given), task, examples, partial=partial, skip=skip)
+    return given_predictions(given, task, examples, partial=partial, skip=skip)
+
+
+def _named(systems: Sequence[Any], names: Sequence[str]) -> dict[str, Path]:
+    """What the systems are called: as they are named, by their files, or A, B and so on."""
+    if names:
+        if len(set(names)) != len(systems):
+            raise DanseoError(f"{len(set(names))} names for {len(systems)} systems; name each once")
+        return {name: Path(name) for name in names}
+    if all(isinstance(system, str | PathLike) for system in systems):
+        return system_names([Path(system) for system in systems])
+    letters = [chr(ord("A") + place) for place in range(len(systems))]
+    return {letter: Path(letter) for letter in letters}
