@@ -107,7 +107,7 @@ def test_a_recipe_of_ones_own(tmp_path):
 
 
 def test_an_unknown_recipe_lists_the_known():
-    with pytest.raises(DanseoError, match="no recipe 'offical'; known: default, official"):
+    with pytest.raises(DanseoError, match="no recipe 'offical'; known: default, llm, official"):
         recipe_file("offical", "ner")
 
 

@@ -14,7 +14,7 @@ from danseo.display.escaping import say
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
 from danseo.files import content_sha256
-from danseo.models.families import checked_family
+from danseo.models.families import checked_family, family_of
 from danseo.models.protocol import Family, Fitted
 from danseo.predictions.evidence import packed_arrays
 from danseo.runs.directory import Run, as_started, folder_identity, run_path
@@ -64,10 +64,12 @@ def run_experiment(
     on_score: OnScore | None = None,
     series: Path | None = None,
     wait: bool | None = True,
+    family: Family | None = None,
 ) -> Run:
     """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on.
 
-    A run that another process has is waited for, or not; None says that the caller has its lock already.
+    A run that another process has is waited for, or not; None says that the caller has its lock already. A family
+    with something of the caller's own stands in for that of the model's name.
     """
     started, task = time.perf_counter(), get_task(config.task)
     files = {split: find.require_file(task, split, root) for split in ("train", "dev")}
@@ -78,14 +80,15 @@ def run_experiment(
     run = Run(run_path(runs, config, identity))
     if not force and _agreed(run.is_finished and not run.leftovers(), device):
         return run
-    family = checked_family(config, task)  # before anything is removed or read
+    checked = checked_family(config, task)  # before anything is removed or read
     with _owned(run, wait, quiet):
         if not force and _agreed(run.is_finished, device):  # or has been finished meanwhile
             return run
         train, dev = (task.read(files[split]) for split in ("train", "dev"))
         train, model = train[: config.limit or None], identity.get("model")
+        chosen = family or checked
         carry_out(
-            Job(config, task, family, train, dev, run, hashes, device, quiet, on_score, series, model, started, force)
+            Job(config, task, chosen, train, dev, run, hashes, device, quiet, on_score, series, model, started, force)
         )
     return run
 
@@ -165,18 +168,18 @@ def finish(job: Job, fitted: Fitted) -> None:
 
 def identity_of(config: RunConfig, hashes: dict[str, str]) -> dict[str, str]:
     """What the run's results depend on besides its settings."""
-    folder = Path(config.model)
+    folder = Path(family_of(config.model).place(config.model))
     return {**hashes, **({"model": folder_identity(folder)} if folder.is_dir() else {})}
 
 
 def model_facts(job: Job) -> dict[str, str]:
     """What the model is called, and what its folder held: the same folder may hold another one tomorrow."""
     model = job.config.model
-    return (
-        {"name": model_name(str(Path(model).resolve())), "sha256": job.model}
-        if job.model
-        else {"name": model_name(model)}
-    )
+    if not job.model:
+        return {"name": model_name(model)}
+    place = job.family.place(model)
+    folder = str(Path(place).resolve())
+    return {"name": model_name(model.removesuffix(place) + folder), "sha256": job.model}
 
 
 @contextmanager

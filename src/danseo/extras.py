@@ -21,7 +21,7 @@ PACKAGES = {
     "train": ("torch", "transformers", "accelerate", "safetensors", "scikit-learn", "ufal.chu-liu-edmonds"),
     "ko": ("kiwipiepy",),
     "sweep": ("optuna", "ray"),
-    "llm": ("peft",),
+    "llm": ("llguidance", "peft"),
     "spacy": ("spacy", "kiwipiepy"),
     "gliner": ("gliner2", "torch", "transformers", "peft"),
 }

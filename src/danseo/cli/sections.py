@@ -10,6 +10,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Train and predict": {
         "train": "Fine-tune, keep the best checkpoint, predict, score: one run.",
+        "prompt": "Ask a language model, here or behind a server: one run.",
         "predict": "Answer new text with a run's model.",
         "settings": "List every setting, or those that a run would have.",
         "configs": "Settings files that come with danseo: list, print, copy.",

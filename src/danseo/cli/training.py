@@ -92,11 +92,12 @@ def train_config(
 ) -> "RunConfig":
     """The recipe, over it --config, over that --set, and over all of them options of their own."""
     from danseo.config import RunConfig
+    from danseo.models.families import family_of
     from danseo.recipes import configured, encoder_facts
     from danseo.settings.precedence import said
 
     chosen = said(RunConfig, options={**named, "recipe": recipe}, assignments=assignments, file=file)
-    recipe = chosen.pop("recipe", "default")
+    recipe = chosen.pop("recipe", family_of(model).recipe)
     encoder = encoder_facts(model, recipe, bool(named.get("trust_remote_code")))
     return configured(task.name, model, recipe, chosen, encoder)
 

@@ -20,8 +20,8 @@ def accuracy(golds: Sequence[str], answers: Sequence[str]) -> Counts:
 
 
 def label_macro_f1(golds: Sequence[str], answers: Sequence[str]) -> Counts:
-    """Mean F1 over the labels that occur in gold or answers."""
-    return class_f1(np.arange(len(golds)), golds, answers, len(golds))
+    """Mean F1 over the labels that occur in gold or answers; "" is no answer, not a label."""
+    return class_f1(np.arange(len(golds)), golds, answers, len(golds), missing="")
 
 
 def relation_counts(golds: Sequence[str], answers: Sequence[str], negative: str = "no_relation") -> Array:

@@ -146,11 +146,20 @@ def micro_f1_or_zero(sums: Array) -> Array:
     return np.nan_to_num(micro_f1(sums), nan=0.0)
 
 
-def class_f1(examples: Array, golds: Sequence[str], answers: Sequence[str], n: int) -> ClassCounts:
-    """Mean F1 over the classes that occur; the inputs are parallel, one entry per unit."""
+def class_f1(
+    examples: Array, golds: Sequence[str], answers: Sequence[str], n: int, missing: str | None = None
+) -> ClassCounts:
+    """Mean F1 over the classes that occur; the inputs are parallel, one entry per unit.
+
+    A missing answer belongs to no class: its gold is not found, and nothing is answered wrongly.
+    """
     index: dict[str, int] = {}
     gold, answer = encode(golds, index), encode(answers, index)
-    return ClassCounts(class_table(examples, gold, answer, len(index), n), macro_f1, tuple(index))
+    table = class_table(examples, gold, answer, len(index), n)
+    if missing is not None and missing in index:
+        place = index.pop(missing)
+        table = np.delete(table, slice(3 * place, 3 * place + 3), axis=1)
+    return ClassCounts(table, macro_f1, tuple(index))
 
 
 def class_table(examples: Array, golds: Array, answers: Array, classes: int, n: int) -> Array:

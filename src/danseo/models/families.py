@@ -6,6 +6,7 @@ from danseo.extras import require
 from danseo.hub import pretrained
 from danseo.models.encoder import facts
 from danseo.models.floor import check_floor, load_floor, new_floor, packages_of_floor, size_of_floor
+from danseo.models.llm import family as llm
 from danseo.models.protocol import Family, Loading, Model, Trainable
 from danseo.runs.directory import Run
 from danseo.tasks.task import Task
@@ -63,6 +64,7 @@ FAMILIES = (
         size=lambda model, trust_remote_code, offline: 1e6,
         is_gradual=False,
     ),
+    *llm.ROWS,
     Family(  # last: every name that no other family claims is a folder or an id of the Hub
         name="encoder",
         claims=lambda model: True,

@@ -122,5 +122,9 @@ class Family:
     """Whether it learns with torch, in epochs, on a device; the others go over the examples once, on the CPU."""
     find: Callable[[str], object] = lambda model: None
     """Refuse a model that is neither here nor, where it may be asked, on the Hub."""
+    recipe: str = "default"
+    """The ready settings that its models start from where none are named."""
+    place: Callable[[str], str] = lambda model: model
+    """The folder or Hub id behind a model's name."""
     facts: Callable[[str, bool, bool], Any] = lambda model, trust_remote_code, offline: None
     """What recipes look at: the configuration of a checkpoint; None where there is none."""

@@ -29,6 +29,12 @@ class Record:
         return str(self.settings.get("task", "?"))
 
     @property
+    def failed_percent(self) -> float | None:
+        """The share of a language model's replies that failed; None for models that answer otherwise."""
+        replies = self.scores.get("replies")
+        return replies.get("failed_percent") if isinstance(replies, dict) else None
+
+    @property
     def model(self) -> str:
         """The model's name; the run's where its settings cannot be read."""
         known = self.surroundings.get("model")

@@ -12,17 +12,29 @@ _LONGEST = 60
 
 def model_name(model: str) -> str:
     """klue/roberta-base is roberta-base; pre/checkpoint-100 has its parent's name too."""
+    prefix, rest = _prefixed(model)
+    if prefix:
+        return f"{prefix}:{model_name(rest)}"
     parts = _parts(model)
     return "/".join(parts[-2 if _UNTELLING.fullmatch(parts[-1]) else -1 :])
 
 
 def folder_name(model: str) -> str:
     """The part of a run directory's name that tells the model; a relative folder is seen from the root."""
+    prefix, rest = _prefixed(model)
+    if prefix:
+        return f"{prefix}-{folder_name(rest)}"
     folder = Path(model)
     if not folder.is_dir():
         return model.replace("/", "-").replace("@", "-")
     name = model_name(str(folder.resolve())).replace("/", "-")
     return re.sub("--+", "-", name)[:_LONGEST].strip("-")
+
+
+def _prefixed(model: str) -> tuple[str, str]:
+    """The sort of a model that its name begins with, as in llm:FOLDER, and the rest; "" where there is none."""
+    found = re.fullmatch(r"([a-z]+):(.+)", model)
+    return (found[1], found[2]) if found else ("", model)
 
 
 def told_apart(models: Mapping[str, tuple[str, str]]) -> dict[str, str]:

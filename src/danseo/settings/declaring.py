@@ -130,7 +130,7 @@ def flat(config: Any) -> dict[str, Any]:
 def identifying(config: Any) -> dict[str, Any]:
     """The settings that tell runs apart, under the names they had at first; later ones only where they are used."""
     cls: Any = type(config)
-    settings = {name: value for name, value in flat(config).items() if name != "train.threads"}
+    settings = {name: value for name, value in flat(config).items() if name not in ("train.threads", "prompt.url")}
     used = {name: value for name, value in settings.items() if not is_unused(cls, name, value)}
     for change in reversed(changes_of(cls)):
         used = change.undone(used)

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from danseo.config import RunConfig, full_name, setting_paths, stated
 from danseo.errors import DanseoError, DataError
 from danseo.files import quote, read_toml
+from danseo.models.families import family_of
 from danseo.recipes import configured, encoder_facts
 from danseo.sweeps.ranges import Space, by_full_name, leaves, read_space
 from danseo.tasks import get_task
@@ -87,7 +88,8 @@ class Sweep:
         missing = [name for name in ("task", "model") if name not in chosen]
         if missing:
             raise DanseoError(f"no {' and no '.join(missing)} given; set it in the file, in [grid] or in each [[runs]]")
-        task, model, recipe = get_task(chosen.pop("task")).name, chosen.pop("model"), chosen.pop("recipe", "default")
+        task, model = get_task(chosen.pop("task")).name, chosen.pop("model")
+        recipe = chosen.pop("recipe", family_of(model).recipe)
         encoder = look(model, recipe, bool(chosen.get("trust_remote_code")))
         return configured(task, model, recipe, chosen, encoder)
 

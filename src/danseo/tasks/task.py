@@ -81,11 +81,15 @@ class Task:
         return f"{self.folder}_{split}{self.extension}"
 
 
+NO_LABEL = ""
+"""The answer of a model that gave none, as where the reply of a language model cannot be read: always wrong."""
+
+
 def check_label(labels: Sequence[str]) -> Callable[[Any, Any], str]:
-    """A check that the answer is one of the labels."""
+    """A check that the answer is one of the labels, or none."""
 
     def check(example: Any, answer: Any) -> str:
-        if not isinstance(answer, str) or answer not in labels:
+        if not isinstance(answer, str) or answer not in (*labels, NO_LABEL):
             raise ValueError(f"unknown label {quote(answer)}; known: {', '.join(labels)}")
         return answer
 

@@ -41,11 +41,21 @@ def klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_one: 
         "Own rows are means over seeds, of several variants the one that is best on the select half"
     )
     columns = ("model", "size", *COLUMNS, "seeds", "scored on", "runs")
-    note = "; ".join(filter(None, (note, "" if in_one else _open(own), found.note)))
+    note = "; ".join(filter(None, (note, "" if in_one else _open(own), _failed(found.records), found.note)))
     table = Table("KLUE", columns, rows, note, keys=1, section="scored on")
     if not with_paths or in_one:
         return [table if with_paths else table.only(range(len(columns) - 1))]
     return [table.only(range(len(columns) - 1)), _paths(own)]
+
+
+def _failed(records: Sequence[Record]) -> str:
+    """How many replies of language models failed, which count as wrong."""
+    told = [
+        f"{record.model} {record.failed_percent:.2f} % in {record.task}"
+        for record in records
+        if record.failed_percent is not None
+    ]
+    return f"failed replies: {', '.join(told)}" if told else ""
 
 
 def _numbers(lines: Sequence[Line]) -> list[Line]:

@@ -29,6 +29,7 @@ def run_table(
     settings = shown_settings(records, _ALWAYS, wide=wide)
     found = distinct(records)
     copies = {id(copy) for copy, _ in found.copies}
+    has_replies = _have_replies(records)
     rows: list[tuple[object, ...]] = []
     for record, name in zip(records, model_names(records), strict=True):
         score = record.score(metric)
@@ -43,13 +44,16 @@ def run_table(
                 score["id"] if score else None,
                 score["value"] if score else None,
                 shown_interval(*score["interval"]) if score and score["interval"] else None,
+                *([record.failed_percent] if has_replies else []),
                 protocol(record),
                 record.surroundings.get("seconds"),
                 status,
             )
         )
     told = tuple(map(short_setting, settings))
-    columns = ("task", "model", "seed", *told, "metric", "score", "95 % interval", "scored on", "seconds", "status")
+    failed = ("failed %",) if has_replies else ()
+    scored = ("metric", "score", "95 % interval", *failed, "scored on", "seconds", "status")
+    columns = ("task", "model", "seed", *told, *scored)
     paths = ("run",) if with_paths else ()
     return Table(
         "runs",
@@ -59,6 +63,11 @@ def run_table(
         keys=1 if with_paths else 3,
         once=(*told, "metric", "scored on", "status"),
     )
+
+
+def _have_replies(records: Sequence[Record]) -> bool:
+    """Whether language models are among them, whose replies may fail."""
+    return any(record.failed_percent is not None for record in records)
 
 
 def group_table(
@@ -75,6 +84,7 @@ def group_table(
     names = dict(zip(map(id, done), model_names(done), strict=True))
     wanted = [_full_name(done, key) for key in keys]
     further = [name for name in _further(done, wide) if name not in wanted]
+    has_replies = _have_replies(done)
     groups: dict[object, list[Record]] = {}
     for record in done:
         own = record.seeds if "seed" in wanted else ()
@@ -84,9 +94,11 @@ def group_table(
         cells = [_cell(members[0], names[id(members[0])], name) for name in (*wanted, *further)]
         for id_, split, scored in _scored(members, metric):
             paths = [[str(record.run.path) for record, _ in scored]] if with_paths else []
-            rows.append((*cells, id_, *_summary([value for _, value in scored]), split, *paths))
+            failed = [_mean_failed([record for record, _ in scored])] if has_replies else []
+            rows.append((*cells, id_, *_summary([value for _, value in scored]), *failed, split, *paths))
     told = tuple(map(short_setting, further))
-    columns = (*keys, *told, "metric", "mean", "std", "n", "95 % t-interval", "scored on")
+    failed_column = ("failed %",) if has_replies else ()
+    columns = (*keys, *told, "metric", "mean", "std", "n", "95 % t-interval", *failed_column, "scored on")
     return Table(
         f"runs by {', '.join(keys)}",
         (*columns, *(("runs",) if with_paths else ())),
@@ -95,6 +107,12 @@ def group_table(
         keys=len(keys) + len(told),
         once=("metric", "scored on", *(told if wide else ())),
     )
+
+
+def _mean_failed(records: Sequence[Record]) -> float | None:
+    """The mean share of failed replies, of those runs that have any."""
+    shares = [share for record in records if (share := record.failed_percent) is not None]
+    return mean(shares) if shares else None
 
 
 def _further(records: Sequence[Record], wide: bool) -> list[str]:

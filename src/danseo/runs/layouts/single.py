@@ -25,6 +25,8 @@ def run_tables(run: Run) -> list[Table]:
         tables.append(Table(_NAMES[split], ("metric", "score", "95 % interval", "n", *floors[split]), rows, note))
     if "weights" in scores:
         tables.append(_weights_table(scores))
+    if "replies" in scores:
+        tables.append(_replies_table(scores["replies"]))
     facts = run.read_json("environment.json")
     notes = [tables[-1].note, f"{run.path} ({facts['seconds']:.1f} s on {facts['device']})", *warnings_of(run, scores)]
     tables[-1] = replace(tables[-1], note="\n".join(filter(None, notes)))
@@ -93,6 +95,18 @@ def _weights_table(scores: dict[str, Any]) -> Table:
     ]
     columns = ("weights", "step", "select half", "report half", "all of dev")
     return Table(f"{scores['monitor']} of the weights kept in weights/", columns, rows)
+
+
+def _replies_table(replies: dict[str, Any]) -> Table:
+    """What became of the replies of a language model: those that failed count as wrong."""
+    failed, asked = replies["failed"], replies["asked"]
+    rows: list[tuple[object, ...]] = [("failed", f"{failed} of {asked} ({replies['failed_percent']:.2f} %)")]
+    if replies["failed_at_first"] != failed:
+        first = replies["failed_at_first"]
+        rows.append(("failed before they were asked again", f"{first} ({replies['failed_at_first_percent']:.2f} %)"))
+    rows += [(name, count) for name, count in replies["classes"].items()]
+    rows += [(name.replace("_", " "), count) for name, count in replies.get("fitted", {}).items()]
+    return Table("replies", ("what", "count"), rows)
 
 
 def _ends(interval: list[float] | None) -> str | None:

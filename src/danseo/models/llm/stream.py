@@ -1,0 +1,162 @@
+"""Sequences that grow side by side: a common beginning is computed once, and nobody sees the padding of others."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Beginning:
+    """The states of tokens with which many prompts begin."""
+
+    def __init__(self, model: Any, ids: Sequence[int], part: int = 1024) -> None:
+        from transformers import DynamicCache
+
+        self.ids, self.cache = list(ids), DynamicCache()
+        stream = Stream(model, self, 1, self.cache)
+        for first in range(0, len(self.ids), part):
+            stream.feed([self.ids[first : first + part]], keep=1)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Stream:
+    """A batch of sequences behind a common beginning.
+
+    Every row keeps its own places, and masks are made from them: results do not depend on how rows are padded, also
+    in layers that look only so far back.
+    """
+
+    def __init__(self, model: Any, beginning: Beginning, rows: int, cache: Any = None) -> None:
+        self.model, is_first = model, cache is not None
+        self.cache = cache if is_first else copy.deepcopy(beginning.cache)
+        length = 0 if is_first else len(beginning)
+        if length and rows > 1:
+            self.cache.batch_repeat_interleave(rows)
+        self.real = torch.ones(rows, length, dtype=torch.bool)
+        self.places = torch.arange(length).repeat(rows, 1)
+        self.lengths = [length] * rows
+        types = set(getattr(model.config, "layer_types", None) or ())
+        self.types = types if any("sliding" in name for name in types) else set[str]()
+        self.window: int | None = getattr(model.config, "sliding_window", None)
+
+    def feed(self, rows: Sequence[Sequence[int]], keep: int = 1) -> Tensor:
+        """Add tokens to every row; the logits of the last so many places come out."""
+        width = max(map(len, rows))
+        ids, real, places = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
+        for number, row in enumerate(rows):
+            start = width - len(row)
+            ids[number, start:] = torch.tensor(row)
+            real[number, start:] = 1
+            places[number, start:] = torch.arange(self.lengths[number], self.lengths[number] + len(row))
+            self.lengths[number] += len(row)
+        return self._forward(ids, real.bool(), places, keep)
+
+    @torch.inference_mode()
+    def _forward(self, ids: Tensor, real: Tensor, places: Tensor, keep: Any, seen: Tensor | None = None) -> Tensor:
+        """Compute new columns; seen says which of them see which, where that is not simply those before."""
+        old = self.real.shape[1]
+        self.real, self.places = torch.cat([self.real, real], 1), torch.cat([self.places, places], 1)
+        width = ids.shape[1]
+        order = torch.ones(width, width, dtype=torch.bool).tril() if seen is None else seen
+        visible = self.real[:, None, :].expand(-1, width, -1).clone()
+        visible[:, :, old:] &= order
+        visible[:, :, old:] |= torch.eye(width, dtype=torch.bool)  # padding sees itself: a softmax of nothing is none
+        away = places[:, :, None] - self.places[:, None, :]
+        device = self.model.device
+        found = self.model(
+            input_ids=ids.to(device),
+            attention_mask=self._masks(visible, away),
+            position_ids=places.to(device),
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=keep,
+        )
+        logits: Tensor = found.logits
+        return logits
+
+    def _masks(self, visible: Tensor, away: Tensor) -> Any:
+        near = visible & (away < self.window) if self.window else visible
+        if not self.types:
+            return self._as_mask(near if self._slides else visible)
+        return {name: self._as_mask(near if "sliding" in name else visible) for name in self.types}
+
+    @property
+    def _slides(self) -> bool:
+        """Whether all layers look only so far back, as in models without types of layers."""
+        has_types = bool(getattr(self.model.config, "layer_types", None))
+        return not has_types and bool(getattr(self.model.config, "use_sliding_window", True))
+
+    def _as_mask(self, visible: Tensor) -> Tensor:
+        mask = visible[:, None].to(self.model.device)
+        if self.model.config._attn_implementation == "sdpa":
+            return mask
+        lowest = torch.finfo(self.model.dtype).min
+        return torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device).masked_fill(~mask, lowest)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with some of the rows."""
+        chosen = torch.tensor(rows)
+        self.cache.batch_select_indices(chosen.to(self.model.device))
+        self.real, self.places = self.real[chosen], self.places[chosen]
+        self.lengths = [self.lengths[row] for row in rows]
+
+    def weigh(self, trees: Sequence["Tree"]) -> list[Tensor]:
+        """Log-probabilities of every node of each row's tree, given the row and the nodes above it."""
+        width = max(len(tree.tokens) for tree in trees)
+        ids, real, places = (torch.zeros(len(trees), width, dtype=torch.long) for _ in range(3))
+        seen = torch.zeros(len(trees), width, width, dtype=torch.bool)
+        for number, tree in enumerate(trees):
+            size = len(tree.tokens)
+            ids[number, :size], real[number, :size] = torch.tensor(tree.tokens), 1
+            places[number, :size] = self.lengths[number] + torch.tensor(tree.depths)
+            seen[number, :size, :size] = tree.seen()
+        logits = self._forward(ids, real.bool(), places, width, seen)
+        return [tree.weights(rows) for tree, rows in zip(trees, logits, strict=True)]
+
+
+class Tree:
+    """Replies that share their beginnings: every token once, under the one before it."""
+
+    def __init__(self, replies: Sequence[Sequence[int]]) -> None:
+        self.tokens: list[int] = []
+        self.depths: list[int] = []
+        self.above: list[int] = []
+        self.paths: list[list[int]] = []
+        nodes: dict[tuple[int, int], int] = {}
+        for reply in replies:
+            parent, path = -1, list[int]()
+            for depth, token in enumerate(reply):
+                if (parent, token) not in nodes:
+                    nodes[parent, token] = len(self.tokens)
+                    self.tokens.append(token)
+                    self.depths.append(depth)
+                    self.above.append(parent)
+                parent = nodes[parent, token]
+                path.append(parent)
+            self.paths.append(path)
+
+    def seen(self) -> Tensor:
+        """Which node sees which: those above it, and itself."""
+        table = torch.zeros(len(self.tokens), len(self.tokens), dtype=torch.bool)
+        for node, parent in enumerate(self.above):
+            if parent >= 0:
+                table[node] = table[parent]
+            table[node, node] = True
+        return table
+
+    def weights(self, logits: Tensor) -> Tensor:
+        """What each node weighs, by the logits of the node above it; the first ones are weighed elsewhere (0)."""
+        found = torch.zeros(len(self.tokens))
+        parents = sorted({parent for parent in self.above if parent >= 0})
+        rows = {parent: row for row, parent in enumerate(parents)}
+        below = [node for node, parent in enumerate(self.above) if parent >= 0]
+        if below:
+            normal = torch.logsumexp(logits[parents].float(), -1)
+            at = torch.tensor([rows[self.above[node]] for node in below])
+            chosen = logits[[self.above[node] for node in below], [self.tokens[node] for node in below]].float()
+            found[below] = (chosen - normal[at]).cpu()
+        return found

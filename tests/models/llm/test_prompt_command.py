@@ -1,0 +1,146 @@
+"""danseo prompt and danseo train llm: from the command to a run that every other command takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from danseo.cli import main
+from danseo.sample import write_sample
+from danseo.tasks import TASKS
+from tests.models.llm.stub import said, serving
+from tests.models.llm.test_server import knowing
+from tests.tiny import read_split, tiny_decoder
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory, sample):
+    """The sample with few examples, and a tiny model."""
+    root = tmp_path_factory.mktemp("small")
+    write_sample(root / "data")
+    for task, count in (("ynat", 30), ("ner", 12), ("nli", 30)):
+        for split in ("train", "dev"):
+            path = root / "data" / TASKS[task].folder / TASKS[task].file(split)
+            text = path.read_text("utf-8")
+            if path.suffix == ".json":
+                path.write_text(json.dumps(json.loads(text)[:count], ensure_ascii=False), "utf-8")
+            else:
+                head, *blocks = text.split("\n## ")
+                path.write_text("\n## ".join([head, *blocks[: count - 1]]).rstrip("\n") + "\n", "utf-8")
+    folder = tiny_decoder(root / "tiny", sample, "llama")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4096}))
+    return root
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def examples(small: Path, task: str) -> list:
+    return TASKS[task].read(small / "data" / TASKS[task].folder / TASKS[task].file("dev"))
+
+
+def test_a_prompted_run_is_an_ordinary_run(small, tmp_path, capsys):
+    options = ("--data", small / "data", "--runs", tmp_path)
+    code, out, err = run(capsys, "prompt", "ynat", "-m", f"llm:{small / 'tiny'}", *options, "--shots", 2, "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["replies"]["failed"] == 0
+    assert document["prompt"]["mode"] == "likelihood"
+    folder = Path(document["run"])
+    assert folder.name.startswith("ynat--llm-tiny--s42--")
+    assert (folder / "model" / "prompt.txt").read_text("utf-8").startswith("== system ==")
+    shots = json.loads((folder / "shots.json").read_text())
+    train = {e.guid for e in read_split(small / "data", "ynat", "train")}
+    assert {guid for guids in shots.values() for guid in guids} <= train
+    assert len((folder / "calls.jsonl").read_text().splitlines()) == len(examples(small, "ynat"))
+    assert run(capsys, "prompt", "ynat", "-m", f"llm:{small / 'tiny'}", *options, "--shots", 2)[0] == 0  # is returned
+    code, out, _ = run(capsys, "runs", tmp_path, "--json")
+    assert code == 0
+    assert "0.0" in json.dumps(json.loads(out))
+    code, out, err = run(capsys, "eval", folder, "--data", small / "data")
+    assert (code, err) == (0, "")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("새 반도체 공장 착공\n", "utf-8")
+    code, out, err = run(capsys, "predict", folder, lines)
+    assert code == 0, err
+    assert json.loads(out)["answer"] in TASKS["ynat"].labels
+
+
+def test_a_server_is_asked_killed_and_asked_again(small, tmp_path, capsys):
+    dev = examples(small, "ner")
+    gold = knowing(dev, "ner")
+    with serving(lambda body, before: said(gold(body))) as (url, bodies):
+        command = ("prompt", "ner", "-m", "server:stub", "--url", url, "--data", small / "data", "--runs", tmp_path)
+        code, _, err = run(capsys, *command, "--limit-calls", 5)
+        assert code == 3
+        assert "the same command goes on" in err
+        code, out, err = run(capsys, *command, "--json")
+        assert code == 0, err
+    assert len(bodies) == len(dev)
+    document = json.loads(out)
+    assert document["environment"]["enforced"] is True
+    assert document["scores"]["dev"][0]["value"] == 100
+    assert "calls.jsonl" in {path.name for path in Path(document["run"]).iterdir()}
+    assert "stub" in Path(document["run"]).name
+
+
+def test_failures_are_a_column_of_tables(small, tmp_path, capsys):
+    with serving(lambda body, before: said("모르겠습니다")) as (url, _):
+        command = ("prompt", "ynat", "-m", "server:stub", "--url", url, "--data", small / "data", "--runs", tmp_path)
+        code, out, err = run(capsys, *command)
+    assert code == 0, err
+    assert "failed" in out
+    assert "100.00 %" in out
+    code, out, _ = run(capsys, "runs", tmp_path, "--format", "csv")
+    assert "failed %" in out.splitlines()[0]
+
+
+def test_a_dry_run_shows_three_prompts_and_asks_nothing(small, tmp_path, capsys):
+    command = ("prompt", "nli", "-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--data", small / "data")
+    code, out, err = run(capsys, *command, "--runs", tmp_path / "runs", "--dry-run", "--json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert len(document["prompts"]) == 3
+    assert document["calls"] == len(examples(small, "nli"))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-m", "server:x"), "server: models need --url"),
+        (("-m", "server:x", "--url", "nowhere"), "is no address"),
+        (("-m", "klue/roberta-base"), "danseo prompt asks llm:"),
+        (("-m", "llm:"), "names no model"),
+        (("-m", "llm:/no/such/folder"), "/no/such/folder"),
+        (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--mode", "likelihood"), "does not tell"),
+        (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--shape", "tsv"), "only entities"),
+        (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--prompt", "bad.txt"), "no part == user =="),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_is_sent(arguments, message, small, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("bad.txt").write_text("== system ==\n네\n", "utf-8")
+    code, out, err = run(capsys, "prompt", "ynat", *arguments, "--data", small / "data")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert not Path("runs").exists()
+
+
+def test_a_model_without_room_is_refused(small, tmp_path, capsys):
+    command = ("prompt", "ynat", "-m", f"llm:{small / 'tiny'}", "--data", small / "data", "--runs", tmp_path / "runs")
+    code, _, err = run(capsys, *command, "--context", 40)
+    assert code == 2
+    assert "use a model that reads more" in err
+
+
+def test_servers_are_not_trained(small, capsys):
+    code, _, err = run(capsys, "train", "ynat", "-m", "server:x", "--data", small / "data")
+    assert code == 2
+    assert "danseo prompt ynat -m server:x" in err
