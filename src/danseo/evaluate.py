@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from danseo.data.find import data_root, require_file
-from danseo.errors import DanseoError
+from danseo.errors import DanseoError, DataError
 from danseo.files import content_sha256
 from danseo.models.families import load_model
 from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
 from danseo.runs.directory import Run
+from danseo.runs.shapes import ENVIRONMENT, has_shape
 from danseo.scoring.breakdown import details as detail_tables
 from danseo.scoring.score import baseline_scores, example_clusters, score
 from danseo.scoring.tables import ScoreSheet
@@ -73,5 +74,8 @@ def _dev_hash(run: Run) -> str | None:
     """The hash of the dev file that the saved predictions answer."""
     if not (run.path / "environment.json").is_file():
         return None
-    hashes: dict[str, str] = run.read_json("environment.json")["data"]
+    document = run.read_json("environment.json")
+    if not has_shape(document, ENVIRONMENT):
+        raise DataError(f"{run.path / 'environment.json'} is not what danseo writes; train the run anew")
+    hashes: dict[str, str] = document.get("data", {})
     return next((sha for name, sha in hashes.items() if "dev" in name or "validation" in name), None)

@@ -2,15 +2,20 @@
 
 import os
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError, NetworkError
+from danseo.patience import Answer, patience, told, watched
 
 SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 WAYS = "name a local folder, or fill the cache where there is a network and set HF_HUB_OFFLINE=1"
+PORTAL = "a web page came instead; log in to the network first, then run the same command again"
 _SECONDS = 4.0  # the library itself tries for 20
+_PAGES = (b"<!doctype html", b"<html")
 
 
 def offline_switch() -> str | None:
@@ -88,23 +93,87 @@ def session() -> tuple[Any, dict[str, str]]:
     return hub.utils.get_session(), hub.utils.build_hf_headers(library_name="danseo")
 
 
+def from_hub(name: str, load: Callable[[], Answer]) -> Answer:
+    """What a load gives: what comes from the Hub has to come on, and no web page stays in the cache as a model."""
+    if Path(name).is_dir():
+        return load()
+    try:
+        return watched(load, lambda: cached_bytes(name), f"model {name}")
+    except NetworkError as error:
+        raise NetworkError(f"{error}; {WAYS}") from None
+    except Exception:
+        if page := _drop_pages(name):
+            raise NetworkError(f"model {name}: for {page}, {PORTAL}") from None
+        raise
+
+
+def cached_bytes(name: str, kind: str = "models") -> int:
+    """What the Hub's cache holds of a repository by now, half-fetched files too."""
+    total = 0
+    for path in (_cache_of(name, kind) / "blobs").glob("*"):
+        with suppress(OSError):  # renamed just now
+            total += path.stat().st_size
+    return total
+
+
+def _cache_of(name: str, kind: str = "models") -> Path:
+    """Where the Hub's library keeps a repository."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE) / f"{kind}--{name.replace('/', '--')}"
+
+
+def _drop_pages(name: str) -> str | None:
+    """Remove web pages that a network put in the place of files; the name of one."""
+    dropped = None
+    for path in sorted((_cache_of(name) / "snapshots").glob("*/*")):
+        with suppress(OSError):
+            with path.open("rb") as file:
+                is_page = file.read(64).lstrip().lower().startswith(_PAGES)
+            if is_page:
+                path.resolve().unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+                dropped = path.name
+    return dropped
+
+
+def download(url: str) -> tuple[Any, bytes]:
+    """The last answer of an address, and its content."""
+    received: list[bytes] = []
+
+    def get() -> Any:
+        client, headers = session()
+        if not hasattr(client, "stream"):  # requests, which older versions of the library are made with
+            answer = client.get(url, headers=headers, timeout=patience(), stream=True)
+            received.extend(answer.iter_content(1 << 16))
+            return answer
+        with client.stream("GET", url, headers=headers, timeout=patience()) as answer:
+            for part in answer.iter_bytes():
+                received.append(part)  # one by one, as they are counted meanwhile
+        return answer
+
+    response = watched(get, lambda: sum(map(len, received)), url)
+    return response, b"".join(received)
+
+
 def reach(url: str) -> Any:
     """The headers of an address; an error after a few seconds, whatever keeps the answer away."""
     found: list[Any] = []
+    seconds = told() or _SECONDS
 
     def ask() -> None:
         try:
             client, headers = session()
-            found.append(client.head(url, headers=headers, timeout=_SECONDS))
+            found.append(client.head(url, headers=headers, timeout=seconds))
         except Exception as error:  # the Hub library has changed its HTTP library twice, and each has its own errors
             found.append(error)
 
     thread = threading.Thread(target=ask, daemon=True)  # names may take longer to look up than any timeout
     thread.start()
-    thread.join(_SECONDS)
+    thread.join(seconds)
     if found and not isinstance(found[0], Exception):
         return found[0]
-    reason = " ".join(str(found[0]).split())[:80] if found else f"no answer in {_SECONDS:.0f} s"
+    reason = " ".join(str(found[0]).split())[:80] if found else f"no answer in {seconds:.3g} s"
     raise NetworkError(f"the Hub ({'/'.join(url.split('/')[:3])}) cannot be reached: {reason}")
 
 
@@ -119,5 +188,7 @@ def _check_answer(name: str, revision: str, response: Any) -> None:
         raise DanseoError(f"model {name} is gated: accept its terms on its page of the Hub, and set HF_TOKEN")
     if code == "RepoNotFound":
         raise DanseoError(f"model {name}: no such folder, and no such model on the Hub; if it is private, set HF_TOKEN")
+    if status == 200 and "html" in response.headers.get("Content-Type", ""):
+        raise NetworkError(f"model {name}: no such folder, and for its config.json {PORTAL}")
     if status >= 400 and status not in (405, 501):  # some mirrors do not know how to give headers alone
         raise NetworkError(f"model {name}: no such folder, and the Hub answers with status {status}; {WAYS}")

@@ -81,8 +81,14 @@ def demo_command(tasks: "list[Task]", folder: Path, as_json: bool) -> None:
         click.echo(visible(f"the table is also in {folder / 'scores.md'}; the report to look at: {folder / REPORT}"))
 
 
+TELEMETRY = {"HF_HUB_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0", "DO_NOT_TRACK": "1"}
+"""What keeps the libraries from reporting home; whoever wants them to sets these variables."""
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command; whatever the user can mend comes out as one line on stderr."""
+    for variable, silence in TELEMETRY.items():
+        os.environ.setdefault(variable, silence)
     if _is_busy():
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else two trainings on few cores crawl, each spinning
     for stream in (sys.stdout, sys.stderr):

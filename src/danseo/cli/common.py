@@ -1,5 +1,6 @@
 """What the commands share: arguments, options, and how results are shown."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,6 +38,22 @@ data_option = click.option(
 )
 no_wait_option = click.option(
     "--no-wait", is_flag=True, help="End where another process writes there, instead of waiting for it."
+)
+
+
+def _wait_for(context: click.Context, parameter: click.Parameter, seconds: float | None) -> None:
+    """Processes that the command starts are to be as patient."""
+    if seconds is not None:
+        os.environ["DANSEO_TIMEOUT"] = str(seconds)
+
+
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    expose_value=False,
+    callback=_wait_for,
+    help="How long a network may bring nothing. [default: 60, $DANSEO_TIMEOUT]",
 )
 trust_option = click.option("--trust-remote-code", is_flag=True, help="Run code that comes with the checkpoint.")
 task_argument = click.argument("task", callback=parse_task)

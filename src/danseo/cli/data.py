@@ -15,6 +15,7 @@ from danseo.cli.common import (
     print_json,
     show,
     task_argument,
+    timeout_option,
 )
 from danseo.display.escaping import say, visible
 from danseo.errors import DanseoError
@@ -34,6 +35,7 @@ def data(context: click.Context) -> None:
 @click.argument("tasks", nargs=-1, callback=parse_tasks)
 @click.option("--from", "source", default="hub", show_default=True, metavar="hub|FOLDER", help="Where to take it from.")
 @click.option("--data", "data_dir", metavar="DIR", help="Where to put it. [default: $DANSEO_DATA, else the cache]")
+@timeout_option
 @as_json_option
 def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bool) -> None:
     """Fetch KLUE from the Hub or a folder into the cache, with hashes."""
@@ -115,6 +117,7 @@ def data_sample(folder: Path, as_json: bool) -> None:
     "--against", multiple=True, type=click.Path(path_type=Path), metavar="FILES…", help="Training text to compare with."
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Of the analyser. [default: all cores]")
+@timeout_option
 @as_json_option
 def data_probes(
     text: tuple[Path, ...],

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import ManyValues, Once, as_json_option, no_wait_option, show, trust_option
+from danseo.cli.common import ManyValues, Once, as_json_option, no_wait_option, show, timeout_option, trust_option
 from danseo.errors import DanseoError
 from danseo.extras import require
 
@@ -40,12 +40,12 @@ _text = click.option(
 )
 
 
-_OPTIONS = (_probes, _out, _set, _seed, trust_option, _device, _force, no_wait_option, _listing, as_json_option)
+_OPTIONS = (_probes, _out, _set, _seed, trust_option, _device, _force, no_wait_option, timeout_option)
 
 
 def _shared(command: Any) -> Any:
     """The options that both trainings have, in this order."""
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, _listing, as_json_option)):
         command = option(command)
     return command
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, no_wait_option, show, trust_option
+from danseo.cli.common import as_json_option, no_wait_option, show, timeout_option, trust_option
 
 
 def _weights(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...]:
@@ -49,6 +49,7 @@ def _weights(context: click.Context, parameter: click.Parameter, text: str) -> t
 @click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
 @trust_option
 @no_wait_option
+@timeout_option
 @as_json_option
 def probe_command(
     checkpoints: tuple[str, ...],

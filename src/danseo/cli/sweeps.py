@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, set_option, show, trust_option
+from danseo.cli.common import as_json_option, data_option, set_option, show, timeout_option, trust_option
 from danseo.cli.tuning import tune
 
 
@@ -22,6 +22,7 @@ from danseo.cli.tuning import tune
 @click.option("--ray-address", metavar="ADDRESS", help="host:port or auto. [default: a local cluster]")
 @click.option("--retries", default=0, show_default=True, type=click.IntRange(min=0), help="New tries of a failed run.")
 @trust_option
+@timeout_option
 @click.option("--force", is_flag=True, help="Run anew what is done already.")
 @click.option("--dry-run", is_flag=True, help="Show what varies, what is done, how long the rest takes; offline.")
 @as_json_option

@@ -17,6 +17,7 @@ from danseo.cli.common import (
     set_option,
     show,
     task_argument,
+    timeout_option,
     trust_option,
 )
 
@@ -55,6 +56,7 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
 @_device
 @click.option("--force", is_flag=True, help="Start anew, whatever was there.")
 @no_wait_option
+@timeout_option
 @as_json_option
 def train_command(
     task: "Task",

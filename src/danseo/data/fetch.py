@@ -15,7 +15,6 @@ from danseo.rows import is_parquet
 from danseo.tasks.task import Task
 
 HUB_REPOSITORY = "klue/klue"
-_TIMEOUT = (4, 15)  # seconds to connect, for each address of the host, and to wait for more of an answer
 _AGAIN = "run the same command again (finished files are kept)"
 
 Progress = Callable[[str], None]
@@ -171,13 +170,11 @@ def _download(name: str) -> bytes:
     """
     url = _url(name)
     try:
-        session, headers = hub.session()
-        response = session.get(url, headers=headers, timeout=_TIMEOUT)
-        content: bytes = response.content
+        response, content = hub.download(url)
     except Exception as error:  # as in reach()
         reason = quote(" ".join(str(error).split()) or type(error).__name__, 160)
         raise NetworkError(f"{url} could not be fetched: {reason}; check the network, then {_AGAIN}") from None
-    _check_answer(response, url)
+    _check_answer(response, content, url)
     return content
 
 
@@ -188,7 +185,7 @@ _REMEDIES = {
 }
 
 
-def _check_answer(response: Any, url: str) -> None:
+def _check_answer(response: Any, content: bytes, url: str) -> None:
     """Refuse an answer that is no file, or only a part of it."""
     status: int = response.status_code
     if status != 200:
@@ -197,10 +194,10 @@ def _check_answer(response: Any, url: str) -> None:
     for answer in (*response.history, response):  # the Hub sends size and hash with its redirection to the storage
         headers |= {key.lower(): value for key, value in answer.headers.items()}
     size = headers.get("x-linked-size") or ("" if "content-encoding" in headers else headers.get("content-length", ""))
-    if size.isdigit() and int(size) != len(response.content):
-        raise NetworkError(f"{url} broke off after {len(response.content)} of {size} bytes; {_AGAIN}")
+    if size.isdigit() and int(size) != len(content):
+        raise NetworkError(f"{url} broke off after {len(content)} of {size} bytes; {_AGAIN}")
     sha256 = headers.get("x-linked-etag", "").strip('"')
-    if len(sha256) == 64 and sha256 != hashlib.sha256(response.content).hexdigest():
+    if len(sha256) == 64 and sha256 != hashlib.sha256(content).hexdigest():
         raise NetworkError(f"{url} arrived damaged (its hash is not the Hub's); {_AGAIN}")
 
 

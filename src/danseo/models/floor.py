@@ -23,7 +23,7 @@ from danseo.config import FLOORS as FLOORS
 from danseo.config import RunConfig
 from danseo.errors import DanseoError, DataError
 from danseo.extras import require
-from danseo.files import read_bytes, write_atomically
+from danseo.files import quote, read_bytes, write_atomically
 from danseo.models.protocol import Answers, Events, Fitted, Loading
 from danseo.records import Entity, Prediction, RelationExample, TextExample
 from danseo.rows import read_object
@@ -127,7 +127,17 @@ class Majority(Floor):
 
     def load(self, folder: Path) -> None:
         document = _read_json(folder / "majority.json", self.task)
-        self.usual, self.shares = document["usual"], document["shares"]
+        self.usual, self.shares = document.get("usual"), document.get("shares")
+        if not ("usual" in document and _are_shares(self.shares, self.task) and self._answers_itself()):
+            raise DataError(f"{folder / 'majority.json'} is damaged or of another version; train the run again")
+
+    def _answers_itself(self) -> bool:
+        """Whether the usual answer is one of the task's."""
+        if self.task.kind == "classify":
+            return self.usual in self.task.labels
+        if self.task.kind == "score":
+            return isinstance(self.usual, float) and math.isfinite(self.usual)
+        return isinstance(self.usual, str) if self.task.kind == "parse" else self.usual is None
 
 
 class Linear(Floor):
@@ -212,8 +222,19 @@ class Linear(Floor):
                 for name, bag in self.bags.items():
                     bag.restore(document["tokens"][name], arrays[f"rarity.{name}"])
             self.labels = document["labels"]
-        except (ValueError, KeyError, zipfile.BadZipFile):
+            self._check()
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, EOFError, zipfile.error):
             raise DataError(f"{folder / 'linear.npz'} is damaged or of another version; train the run again") from None
+
+    def _check(self) -> None:
+        """A ValueError where the parts do not fit together."""
+        tokens = sum(len(bag.index) for bag in self.bags.values())
+        columns = 1 if self.task.kind == "score" else len(self.labels)
+        arrays = (self.weights, self.bias, self.range, *(bag.rarity for bag in self.bags.values()))
+        shapes = [(tokens, columns), (columns,), (2,), *((len(bag.index),) for bag in self.bags.values())]
+        is_numbers = all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays)
+        if [array.shape for array in arrays] != shapes or not is_numbers or not set(self.labels) <= {*self.task.labels}:
+            raise ValueError("parts that do not fit together")
 
 
 class Bag:
@@ -445,6 +466,15 @@ def _sklearn(part: str) -> Any:
     return svm if part == "svm" else linear_model
 
 
+def _are_shares(shares: Any, task: Task) -> bool:
+    """Whether these are probabilities of the labels, where the task has any."""
+    if task.kind != "classify" or not isinstance(shares, dict):
+        return shares is None and task.kind != "classify"
+    return set(shares) == {*task.labels} and all(
+        isinstance(share, float) and 0 <= share <= 1 for share in shares.values()
+    )
+
+
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps(document, ensure_ascii=False) + "\n")
 
@@ -452,5 +482,5 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 def _read_json(path: Path, task: Task) -> Mapping[str, Any]:
     document = read_object(path).values
     if document.get("task") != task.name:
-        raise DataError(f"{path}: a model for {document.get('task')}, not for {task.name}; name another run")
+        raise DataError(f"{path}: a model for {quote(document.get('task'))}, not for {task.name}; name another run")
     return document

@@ -12,7 +12,8 @@ from typing import Any
 
 from danseo.errors import DanseoError, DataError, NetworkError
 from danseo.files import parse_json, read_text
-from danseo.hub import endpoint, offline_switch, reach
+from danseo.hub import cached_bytes, endpoint, offline_switch, reach
+from danseo.patience import watched
 from danseo.probing.build import BuildOptions, Built, analysed, split_of, with_nouns
 from danseo.probing.items import SPLITS, ProbeItem, Span
 from danseo.rows import Row, as_row, read_rows
@@ -124,15 +125,19 @@ def fetch_lambada() -> list[Row]:
     token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGINGFACE_HUB_TOKEN")
     try:
         reach(hub.hf_hub_url(REPOSITORY, "README.md", repo_type="dataset", endpoint=endpoint()))
-        names = hub.HfApi(token=token).list_repo_files(REPOSITORY, repo_type="dataset")
-        wanted = [name for name in names if name.endswith((".parquet", ".jsonl", ".json"))]
-        paths = [Path(hub.hf_hub_download(REPOSITORY, name, repo_type="dataset", token=token)) for name in wanted]
+        paths = watched(lambda: _downloaded(hub, token), lambda: cached_bytes(REPOSITORY, "datasets"), REPOSITORY)
     except Exception as error:  # the library raises many kinds for the same few causes
         raise _fetch_error(error) from None
     rows = [row for path in paths for row in _with_split(read_lambada(path), path.name)]
     if not rows:
         raise DataError(f"{REPOSITORY} on the Hub holds no parquet or JSON files; name a file with --lambada")
     return rows
+
+
+def _downloaded(hub: Any, token: str | None) -> list[Path]:
+    names = hub.HfApi(token=token).list_repo_files(REPOSITORY, repo_type="dataset")
+    wanted = [name for name in names if name.endswith((".parquet", ".jsonl", ".json"))]
+    return [Path(hub.hf_hub_download(REPOSITORY, name, repo_type="dataset", token=token)) for name in wanted]
 
 
 def _with_split(rows: Sequence[Row], name: str) -> list[Row]:

@@ -9,6 +9,7 @@ from danseo.config import FLOORS, flat
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run, fingerprint
 from danseo.runs.naming import model_name
+from danseo.runs.shapes import ENVIRONMENT, SCORES, has_shape
 
 _LISTED_SEEDS = 4
 
@@ -153,23 +154,22 @@ def read_record(run: Run) -> Record:
     """What a run directory says; an unreadable one is a damaged run, not an error."""
     try:
         settings = flat(run.config)
-        scores = run.read_json("scores.json") if run.is_finished else {}
+        scores = run.read_json("scores.json") if run.is_finished else None
         environment = run.path / "environment.json"
         surroundings = run.read_json("environment.json") if environment.is_file() else {}
         status, note = run.status, run.reason
     except DanseoError as error:
         return Record(run, "damaged", {}, {}, {}, str(error))
-    if not (_is_scores(scores) and isinstance(surroundings, dict)):
-        return Record(run, "damaged", settings, {}, {}, "scores.json or environment.json is not what danseo writes")
-    return Record(run, status, settings, scores, surroundings, note)
+    if odd := _odd(scores, surroundings):
+        return Record(run, "damaged", settings, {}, {}, f"{odd} is not what danseo writes")
+    return Record(run, status, settings, scores or {}, surroundings, note)
 
 
-def _is_scores(document: Any) -> bool:
-    """Whether this is what finish() writes, or nothing yet."""
-    if document == {}:
-        return True
-    facts = {"headline", "selected_on", "reported_on"}
-    return isinstance(document, dict) and facts <= document.keys() and isinstance(document.get("scores"), dict)
+def _odd(scores: Any, surroundings: Any) -> str | None:
+    """The file that is none of ours, where there is one; before scores.json is written there is nothing."""
+    if scores is not None and not has_shape(scores, SCORES):
+        return "scores.json"
+    return None if has_shape(surroundings, ENVIRONMENT) else "environment.json"
 
 
 def protocol(record: Record) -> str | None:

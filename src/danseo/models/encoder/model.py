@@ -10,7 +10,7 @@ import torch
 
 from danseo.config import RunConfig, with_settings
 from danseo.data.halves import in_half
-from danseo.errors import DanseoError, WorkFailed
+from danseo.errors import DanseoError, DataError, WorkFailed
 from danseo.models.encoder.cost import Cost, tokenizer_cost
 from danseo.models.encoder.int8 import to_bytes
 from danseo.models.encoder.kinds import kind_of
@@ -19,6 +19,7 @@ from danseo.models.encoder.trust import with_trust
 from danseo.models.protocol import Answers, Events, Fitted, Loading
 from danseo.records import Prediction
 from danseo.runs.directory import BEST, KEPT, Run
+from danseo.runs.shapes import number
 from danseo.runs.scores import finite
 from danseo.scoring.score import measure
 from danseo.tasks.task import Task
@@ -236,8 +237,13 @@ class Encoder:
 
     def _restore_head(self, source: Path) -> None:
         state = Run(source.parent).read_json(f"{source.name}/danseo.json")
-        self.kind.restore_decision(state["decision"])
-        self.kind.restore_state(state["state"])
+        try:
+            if not all(map(number, state["decision"].values())):
+                raise ValueError
+            self.kind.restore_decision(state["decision"])
+            self.kind.restore_state(state["state"])
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+            raise DataError(f"{source / 'danseo.json'} is damaged or of another version; train the run again") from None
 
 
 def load_encoder(run: Run, task: Task, loading: Loading) -> Encoder:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from danseo.config import RunConfig
 from danseo.errors import DanseoError, NetworkError
-from danseo.hub import WAYS, pretrained
+from danseo.hub import WAYS, from_hub, pretrained
 from danseo.models.encoder.adapters import (
     AddedRows,
     add_adapters,
@@ -87,8 +87,9 @@ def load_pieces(config: RunConfig, special_tokens: tuple[str, ...] = (), source:
     name, options = pretrained(str(source or config.model))
     options |= {"trust_remote_code": config.trust_remote_code}
     try:
-        encoder_config = transformers.AutoConfig.from_pretrained(name, **options)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
+        encoder_config = from_hub(name, lambda: transformers.AutoConfig.from_pretrained(name, **options))
+        make = transformers.AutoTokenizer.from_pretrained
+        tokenizer = from_hub(name, lambda: make(name, use_fast=True, **options))
     except Exception as error:  # the library raises many kinds for the same few causes
         raise loading_error(name, error) from None
     if len(tokenizer) <= 10 < encoder_config.vocab_size:
@@ -107,8 +108,9 @@ def load_pieces(config: RunConfig, special_tokens: tuple[str, ...] = (), source:
 def load_encoder_config(model: str, trust_remote_code: bool = False) -> Any:
     """The configuration of a checkpoint."""
     name, options = pretrained(model)
+    make = quiet_transformers().AutoConfig.from_pretrained
     try:
-        return quiet_transformers().AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code, **options)
+        return from_hub(name, lambda: make(name, trust_remote_code=trust_remote_code, **options))
     except Exception as error:  # as above
         raise loading_error(name, error) from None
 
@@ -148,10 +150,10 @@ def _load_body(config: RunConfig, place: str, auto: str, *, is_whole: bool, **ex
     """A model of the library with the weights of a checkpoint, by the class that finds its own."""
     name, options = pretrained(place)
     options |= {"trust_remote_code": config.trust_remote_code, "dtype": torch.float32, **extra}
+    options |= {"use_safetensors": True, "output_loading_info": True}
+    make = getattr(quiet_transformers(), auto).from_pretrained
     try:
-        model, report = getattr(quiet_transformers(), auto).from_pretrained(
-            name, use_safetensors=True, output_loading_info=True, **options
-        )
+        model, report = from_hub(name, lambda: make(name, **options))
     except Exception as error:  # as above
         raise loading_error(name, error) from None
     (check_whole if is_whole else check_new)(name, model, report)
@@ -227,6 +229,8 @@ def _fit_vocabulary(model: Any, pieces: Pieces, source: Path | None = None) -> N
 
 def loading_error(name: str, error: Exception) -> DanseoError:
     """One line for whatever the library said."""
+    if isinstance(error, NetworkError):
+        return error
     text = " ".join(str(error).split())
     if ("safetensors" in text and "pytorch_model.bin" in text) or "no file named model.safetensors" in text:
         return DanseoError(f"{name} has no safetensors weights; convert them (danseo never loads pickles)")

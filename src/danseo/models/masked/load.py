@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError
-from danseo.hub import pretrained
+from danseo.hub import from_hub, pretrained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -126,13 +126,13 @@ def load_pair(source: str, trust_remote_code: bool = False) -> tuple[Any, Any, l
     from danseo.models.weights import check_new
 
     transformers = quiet_transformers()
+    pieces = transformers.AutoTokenizer
     check_masked(load_encoder_config(source, trust_remote_code), name)
     options |= {"trust_remote_code": trust_remote_code}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
-        model, report = transformers.AutoModelForMaskedLM.from_pretrained(
-            name, use_safetensors=True, dtype="float32", output_loading_info=True, **options
-        )
+        tokenizer = from_hub(name, lambda: pieces.from_pretrained(name, use_fast=True, **options))
+        options |= {"use_safetensors": True, "dtype": "float32", "output_loading_info": True}
+        model, report = from_hub(name, lambda: transformers.AutoModelForMaskedLM.from_pretrained(name, **options))
     except Exception as error:  # the library raises many kinds for the same few causes
         raise loading_error(name, error) from None
     return model, tokenizer, check_new(name, model, report, head="masked")
