@@ -119,7 +119,7 @@ def find_runs(folder: Path) -> list[Record]:
     """Every run below a folder, by name."""
     if not folder.is_dir():
         raise DanseoError(f"{folder} is not a folder of runs; `danseo train` makes them in runs/")
-    paths = [path.parent for path in folder.rglob("config.toml")]
+    paths = [path.parent for path in folder.rglob("config.tom[l]")]  # a pattern also finds links that lead nowhere
     return _identified([read_record(Run(path)) for path in sorted(paths, key=lambda path: in_order(str(path)))])
 
 

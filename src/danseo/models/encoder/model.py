@@ -19,8 +19,8 @@ from danseo.models.encoder.trust import with_trust
 from danseo.models.protocol import Answers, Events, Fitted, Loading
 from danseo.records import Prediction
 from danseo.runs.directory import BEST, KEPT, Run
-from danseo.runs.shapes import number
 from danseo.runs.scores import finite
+from danseo.runs.shapes import number
 from danseo.scoring.score import measure
 from danseo.tasks.task import Task
 from danseo.training.batching import packed
