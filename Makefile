@@ -1,4 +1,4 @@
-# make install | demo | test | test-systems | check | bench[-NAME] | proof[-NAME] | mini   (each sets up .venv first, once)
+# make install | demo | test | test-systems | check | bench[-NAME] | attack | proof[-NAME] | mini   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ LIGHT := $(VENV)/.installed-demo
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining proof proof-tasks \
+.PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining attack proof proof-tasks \
 	proof-masked proof-sweeps mini clean
 
 install: $(STAMP)
@@ -52,6 +52,13 @@ bench: $(STAMP)
 
 $(BENCHES:%=bench-%): bench-%: $(STAMP)
 	@$(BIN)/python bench/$*.py
+
+# Kills, damaged inputs, full disks, a hostile Hub, a dying node: a quarter of an hour at most, and a table of what held.
+# Parts of it: make attack PARTS='fuzz hub' SIZE=0.1
+PARTS ?=
+SIZE ?= 1.0
+attack: $(STAMP)
+	@$(BIN)/python bench/attack.py $(PARTS) --size $(SIZE)
 
 # What the product does on the real data, for docs/findings.md; each also alone. Slow: hours for all of it.
 PROOFS := proof proof_masked proof_sweeps

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from danseo.cli.training import train_config
 from danseo.data.find import load
 from danseo.errors import DanseoError, MissingExtra
 from danseo.models.floor import FLOORS, make_floor
@@ -167,3 +168,9 @@ def test_majority_gives_the_label_shares_of_train(case):
 
 def test_floors_have_names():
     assert set(FLOORS) == {"majority", "linear"}
+
+
+def test_settings_that_a_floor_has_no_use_for_are_named(sample, capsys):
+    settings = ("learning_rate=1e-3", "limit=5", "select_on=dev")
+    train_config(TASKS["ynat"], "majority", None, None, settings, {})
+    assert capsys.readouterr().err == "note: majority has no use for train.learning_rate\n"

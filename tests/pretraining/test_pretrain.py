@@ -18,6 +18,7 @@ from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.pretraining import folders  # noqa: E402
 from danseo.pretraining.config import PretrainConfig  # noqa: E402
 from danseo.pretraining.folders import claim, packed_folder  # noqa: E402
+from danseo.pretraining.packing import check_packed  # noqa: E402
 from danseo.pretraining.pretrain import PretrainJob, check_config, pretrain  # noqa: E402
 from danseo.pretraining.start import load_masked  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
@@ -328,3 +329,18 @@ def test_text_that_another_process_packs_is_waited_for(text_file, tokenizers, tm
     assert packed_folder(*arguments)[1]["train"].rows
     first.join()
     assert packs == [1]
+
+
+def test_packed_text_with_a_flipped_bit_is_packed_again(text_file, tokenizers, capsys):
+    arguments = (configured(), (text_file,), (), tokenizers["bert"], Workers("cpu"))
+    folder, _ = packed_folder(*arguments)
+    file = folder / "train" / "ids.bin"
+    whole = file.read_bytes()
+    file.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    with pytest.raises(DanseoError, match=r"train/ids\.bin is damaged"):
+        check_packed(folder)
+    packed_folder(*arguments)
+    assert "ids.bin is damaged; packing the text again" in capsys.readouterr().err
+    assert file.read_bytes() == whole
+    packed_folder(*arguments)
+    assert not capsys.readouterr().err, "once"

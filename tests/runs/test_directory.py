@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from danseo import files  # noqa: E402
 from danseo.config import RunConfig, flat, setting_paths, with_settings  # noqa: E402
-from danseo.errors import WorkFailed  # noqa: E402
+from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.records import Prediction  # noqa: E402
 from danseo.runs import directory  # noqa: E402
 from danseo.runs.directory import BEST, Run, fingerprint, folder_identity, run_name  # noqa: E402
@@ -388,3 +388,10 @@ def test_what_a_kill_leaves_is_swept_out(tmp_path):
     assert {path.name for path in run.path.iterdir()} == {"predictions", "log.jsonl", "scores.json"}
     assert not list((run.path / "predictions").iterdir())
     assert not run.leftovers()
+
+
+def test_what_lies_behind_a_link_is_not_removed(run, tmp_path):
+    (tmp_path / "link").symlink_to(run.path)
+    with pytest.raises(DanseoError, match=r"link is a link to .*one; remove it, or name that folder"):
+        Run(tmp_path / "link").remove()
+    assert run.config == CONFIG

@@ -1,5 +1,6 @@
 """Locks: one owner at a time, over threads, processes and takeovers."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from danseo.errors import WorkFailed
-from danseo.runs.locks import Heart, Locks, Owner, owned
+from danseo.runs.locks import Heart, Locks, Owner, _signature, owned
 
 
 def owner(token: str = "x", host: str = "elsewhere", pid: int = 1) -> Owner:
@@ -193,6 +194,36 @@ def test_drafts_of_dead_makers_go_with_the_next_lock(tmp_path):
         (tmp_path / ".locks" / "run" / name).write_text(json.dumps(vars(owner)))
     assert locks.acquire("run")
     assert {path.name for path in (tmp_path / ".locks" / "run").glob("draft-*")} == {"draft-a"}
+
+
+def test_empty_drafts_tell_their_makers_by_their_names(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    mine = _signature()
+    dead = mine.replace(f".{os.getpid()}.", f".{child.pid}.")
+    child.wait()
+    locks = Locks(tmp_path)
+    assert locks.make("run", 1, None)
+    for name in (f"draft-{mine}-a", f"draft-{dead}-b", "draft-elsewhere.1.1-c"):
+        (tmp_path / ".locks" / "run" / name).touch()
+    assert locks.acquire("run")
+    left = {path.name[-1] for path in (tmp_path / ".locks" / "run").glob("draft-*")}
+    assert left == {"a", "c"}, "living, or of another machine"
+
+
+def test_a_full_disk_leaves_no_draft(tmp_path, monkeypatch):
+    locks = Locks(tmp_path)
+    lock = locks.acquire("run")
+    assert lock
+
+    def full(self, *arguments):
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space"):
+            lock.release()
+    assert not list((tmp_path / ".locks" / "run").glob("draft-*"))
 
 
 def test_a_run_that_never_came_to_be_leaves_no_lock(tmp_path):

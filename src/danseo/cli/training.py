@@ -20,6 +20,7 @@ from danseo.cli.common import (
     timeout_option,
     trust_option,
 )
+from danseo.display.escaping import say
 
 if TYPE_CHECKING:
     from danseo.config import RunConfig
@@ -100,6 +101,8 @@ def train_config(
 
     chosen = said(RunConfig, options={**named, "recipe": recipe}, assignments=assignments, file=file)
     recipe = chosen.pop("recipe", family_of(model).recipe)
+    if idle := [name for name in chosen if not family_of(model).uses(name)]:
+        say(f"note: {model} has no use for {', '.join(idle)}")
     encoder = encoder_facts(model, recipe, bool(named.get("trust_remote_code")))
     return configured(task.name, model, recipe, chosen, encoder)
 

@@ -5,7 +5,7 @@ from danseo.errors import DanseoError
 from danseo.extras import require
 from danseo.hub import pretrained
 from danseo.models.encoder import facts
-from danseo.models.floor import check_floor, load_floor, new_floor, packages_of_floor, size_of_floor
+from danseo.models.floor import check_floor, floor_uses, load_floor, new_floor, packages_of_floor, size_of_floor
 from danseo.models.llm import family as llm
 from danseo.models.protocol import Family, Loading, Model, Trainable
 from danseo.runs.directory import Run
@@ -52,6 +52,7 @@ FAMILIES = (
         make=new_floor,
         load=load_floor,
         size=size_of_floor,
+        uses=floor_uses,
         is_gradual=False,
     ),
     Family(

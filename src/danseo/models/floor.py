@@ -84,6 +84,12 @@ def check_floor(config: RunConfig, task: Task) -> None:
     make_floor(config.model, task)
 
 
+def floor_uses(setting: str) -> bool:
+    """Whether a setting means anything to a floor: it is fitted at once, and has no head."""
+    is_about_learning = setting.startswith(("train.", "head."))
+    return not is_about_learning or setting in ("train.select_on", "train.halves", "train.threads")
+
+
 def load_floor(run: Run, task: Task, loading: Loading) -> Floor:
     """The saved floor of a run."""
     config = run.config
@@ -230,7 +236,7 @@ class Linear(Floor):
         """A ValueError where the parts do not fit together."""
         tokens = sum(len(bag.index) for bag in self.bags.values())
         columns = 1 if self.task.kind == "score" else len(self.labels)
-        arrays = (self.weights, self.bias, self.range, *(bag.rarity for bag in self.bags.values()))
+        arrays: list[Array] = [self.weights, self.bias, self.range, *(bag.rarity for bag in self.bags.values())]
         shapes = [(tokens, columns), (columns,), (2,), *((len(bag.index),) for bag in self.bags.values())]
         is_numbers = all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays)
         if [array.shape for array in arrays] != shapes or not is_numbers or not set(self.labels) <= {*self.task.labels}:

@@ -118,6 +118,8 @@ class Family:
     size: Callable[[str, bool, bool], float | None]
     """The weights above the embeddings, for estimates: of a model, with or without its own code, offline or not; None
     where nobody can know offline."""
+    uses: Callable[[str], bool] = lambda setting: True
+    """Whether a setting, by its full name, means anything to its models."""
     is_gradual: bool = True
     """Whether it learns with torch, in epochs, on a device; the others go over the examples once, on the CPU."""
     find: Callable[[str], object] = lambda model: None

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from danseo.errors import DanseoError, DataError
 from danseo.files import check_place, read_text, write_atomically
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import pack_texts, specials_around
-from danseo.pretraining.packing import PackedFacts, read_facts
+from danseo.pretraining.packing import PackedFacts, check_packed, read_facts
 from danseo.probing.items import ProbeItem
 from danseo.probing.overlap import guard_identity
 from danseo.runs.directory import Run
@@ -66,10 +66,23 @@ def reported(run: Run) -> Iterator[None]:
         yield
     except DanseoError as error:
         if error.exit_code == DanseoError.exit_code and not any(run.path.glob("checkpoint*")):
-            run.remove()  # or the same command with better input would meet another training's folder
+            with suppress(DanseoError):  # what it failed of is said, not that a link stays
+                run.remove()  # or the same command with better input would meet another training's folder
         else:
             run.fail(str(error))
         raise
+
+
+def _is_packed(folder: Path) -> bool:
+    """Whether the rows are there as they were written; damaged ones are named, and made again."""
+    if not (folder / "facts.json").is_file():
+        return False
+    try:
+        check_packed(folder)
+    except DanseoError as error:
+        say(f"note: {str(error).partition('; ')[0]}; packing the text again")
+        return False
+    return True
 
 
 def packed_folder(
@@ -86,9 +99,9 @@ def packed_folder(
     key += [config.text.seq_len, config.text.pack, config.text.held_out, units]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     folder = cache_root() / "packed" / digest
-    if workers.is_first and not (folder / "facts.json").is_file():
+    if workers.is_first and not _is_packed(folder):
         with owned(folder, on_note=say):  # others may be packing the same text for a training of theirs
-            if not (folder / "facts.json").is_file():
+            if not _is_packed(folder):
                 pack_texts(folder, list(texts), tokenizer, config, exclude)
     workers.wait()
     workers.mirror(folder)

@@ -15,7 +15,15 @@ from danseo.errors import DanseoError, DataError
 from danseo.files import check_place, write_atomically
 from danseo.pretraining.config import CorefConfig, MentionConfig
 from danseo.pretraining.masking import BEGINS, KEPT, TARGET
-from danseo.pretraining.packing import SPLITS, PackedFacts, PackedRows, read_facts, with_specials, write_packed
+from danseo.pretraining.packing import (
+    SPLITS,
+    PackedFacts,
+    PackedRows,
+    check_packed,
+    read_facts,
+    with_specials,
+    write_packed,
+)
 from danseo.pretraining.text import in_share, stream
 from danseo.probing.build import analysed, repeated_item
 from danseo.probing.items import ProbeItem, Span, read_items, write_items
@@ -183,6 +191,7 @@ def open_dataset(folder: Path, tokenizer: Any) -> tuple[dict[str, Any], dict[str
     if told.text("tokenizer") != tokenizer_identity(tokenizer):
         raise DanseoError(f"{folder} was prepared with another tokenizer than this checkpoint's; prepare it again")
     probes = read_items(folder / "probes.jsonl") if (folder / "probes.jsonl").is_file() else []
+    check_packed(folder)
     for split in SPLITS:
         PackedRows(folder / split)
     return dict(told.values), _facts(folder), probes

@@ -6,6 +6,7 @@ anew with each, and attention stays inside (models/masked_head.py), so packing c
 """
 
 import errno
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from danseo.training.features import Features
 
 _OPEN_ROWS = 32  # that still wait for short parts
 SPLITS = ("train", "held_out")
+FILES = ("ids", "marks", "parts", "rows")
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,10 @@ class RowWriter:
         self.folder, self.dtype, self.seq_len, self.pack = folder, dtype, seq_len, pack
         self.open_rows: list[list[tuple[Any, Any]]] = []
         self.documents = self.rows = self.parts = self.pieces = 0
+        self.hashes = {name: hashlib.sha256() for name in FILES}
         self.stack = ExitStack()
         self.files: dict[str, BinaryIO] = {
-            name: self.stack.enter_context((folder / f"{name}.bin").open("wb"))
-            for name in ("ids", "marks", "parts", "rows")
+            name: self.stack.enter_context((folder / f"{name}.bin").open("wb")) for name in FILES
         }
 
     def add(self, ids: Any, marks: Any) -> None:
@@ -68,19 +70,23 @@ class RowWriter:
             self._write(row)
 
     def _write(self, row: list[tuple[Any, Any]]) -> None:
-        self.files["rows"].write(np.array([self.pieces, self.parts], dtype=np.int64).tobytes())
+        self._put("rows", np.array([self.pieces, self.parts], dtype=np.int64).tobytes())
         for ids, marks in row:
-            self.files["ids"].write(ids.astype(self.dtype).tobytes())
-            self.files["marks"].write(marks.astype(np.uint8).tobytes())
-            self.files["parts"].write(np.uint32(len(ids)).tobytes())
+            self._put("ids", ids.astype(self.dtype).tobytes())
+            self._put("marks", marks.astype(np.uint8).tobytes())
+            self._put("parts", np.uint32(len(ids)).tobytes())
             self.pieces += len(ids)
         self.parts += len(row)
         self.rows += 1
 
+    def _put(self, name: str, content: bytes) -> None:
+        self.files[name].write(content)
+        self.hashes[name].update(content)
+
     def close(self) -> PackedFacts:
         for row in self.open_rows:
             self._write(row)
-        self.files["rows"].write(np.array([self.pieces, self.parts], dtype=np.int64).tobytes())
+        self._put("rows", np.array([self.pieces, self.parts], dtype=np.int64).tobytes())
         self.stack.close()
         return PackedFacts(self.documents, self.rows, self.parts, self.pieces)
 
@@ -168,6 +174,11 @@ def write_packed(
             latest[split] = document
         facts = {split: asdict(writer.close()) for split, writer in writers.items()}
         told = {"dtype": np.dtype(dtype).name, **facts, "left_out": left_out()}
+        told["sha256"] = {
+            f"{split}/{name}": digest.hexdigest()
+            for split, writer in writers.items()
+            for name, digest in writer.hashes.items()
+        }
         (fresh / "facts.json").write_text(json.dumps(told), "utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
@@ -188,6 +199,19 @@ def read_facts(folder: Path, what: str = "document", share: str = "text.held_out
     if not facts["held_out"].rows:
         raise DanseoError(f"no {what} falls into the held-out share; give more text or raise {share}")
     return facts
+
+
+def check_packed(folder: Path) -> None:
+    """Refuse rows that are not what was written, where their hashes were noted: nothing else shows a flipped bit."""
+    known = read_object(folder / "facts.json").values.get("sha256") or {}
+    for name in known if isinstance(known, dict) else ():
+        try:
+            with (folder / f"{name}.bin").open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            found = ""
+        if found != known[name]:
+            raise DanseoError(f"{folder / name}.bin is damaged; remove {folder} and run the command again")
 
 
 def read_left_out(folder: Path) -> dict[str, Any]:

@@ -244,8 +244,12 @@ class Run:
         return [path.stem for path in sorted((self.path / KEPT).glob("*.safetensors"))]
 
     def remove(self) -> None:
-        """Delete the whole run."""
+        """Delete the whole run; what lies behind a link is not this run's to delete."""
+        if self.path.is_symlink():
+            raise DanseoError(f"{self.path} is a link to {self.path.resolve()}; remove it, or name that folder")
         shutil.rmtree(self.path, ignore_errors=True)
+        if self.path.exists():
+            raise WorkFailed(f"{self.path} cannot be removed; check its permissions")
 
     def leftovers(self) -> list[Path]:
         """What a kill left behind: files that were being written and, once all is whole, what only the work needed."""

@@ -5,6 +5,7 @@ owns the run; that can succeed only once per generation, so that two who see the
 The highest generation is never removed, and a maker that finds a higher one than its own has come too late.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -61,6 +62,12 @@ def _born(pid: int) -> str:
     except (OSError, ValueError):
         return "" if Path("/proc/self/stat").exists() or not _answers(pid) else "alive"
     return "" if fields[0] in "ZX" else fields[19]
+
+
+def _signature() -> str:
+    """This process in a file's name: who made a draft is to be known even of an empty one."""
+    host = hashlib.sha256(_host().encode()).hexdigest()[:8]
+    return f"{host}.{os.getpid()}.{_born(os.getpid())}"
 
 
 def _answers(pid: int) -> bool:
@@ -153,15 +160,16 @@ class Locks:
         """Make a generation, with an owner or free, and see that it is the latest; the earlier ones go."""
         place = self.folder / run
         place.mkdir(parents=True, exist_ok=True)
-        draft = place / f"draft-{uuid.uuid4().hex}"
-        draft.write_text(json.dumps(asdict(owner) if owner else None), "utf-8")
+        draft = place / f"draft-{_signature()}-{uuid.uuid4().hex}"
         try:
+            draft.write_text(json.dumps(asdict(owner) if owner else None), "utf-8")
             self.touch(draft)
             os.link(draft, place / str(generation))
         except FileExistsError:
             return False
         finally:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
         if self.highest(run) != generation:
             with suppress(FileNotFoundError):
                 (place / str(generation)).unlink()
@@ -205,7 +213,10 @@ class Locks:
                 path.unlink(missing_ok=True)
 
     def _is_orphan(self, path: Path) -> bool:
-        """Whether the draft's maker is known to be gone."""
+        """Whether the draft's maker is known to be gone, by its name or, where older versions made it, its content."""
+        with suppress(ValueError):
+            host, pid, born = path.name.split("-")[1].split(".")
+            return host == _signature().partition(".")[0] and self._is_dead(Owner(_host(), int(pid), born, ""))
         with suppress(OSError, ValueError, TypeError):
             return self._is_dead(Owner(**json.loads(path.read_text("utf-8"))))
         return False

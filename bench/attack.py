@@ -1,0 +1,84 @@
+"""The attack on danseo: kills, damaged inputs, full disks, a hostile Hub, a dying node; one table of what held.
+
+    python bench/attack.py [PART …] [--size 1.0] [--seed 0]
+
+Parts are fuzz, kills, exact, disk, hub and ray; without any, all. A size below 1 does less of each, for a first look.
+Bounded: a quarter of an hour on two cores, as two parts run at a time.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from measuring import Sheet, say
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("exact", "kills", "fuzz", "hub", "disk", "ray")
+"""The long ones first, as two run at a time."""
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="attack danseo and print what held")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
+    parser.add_argument("--size", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def run_here(part: str, size: float, seed: int) -> list[dict[str, object]]:
+    """The rows of a part, made in this process."""
+    with tempfile.TemporaryDirectory(prefix="danseo-attack-") as place:
+        if part == "fuzz":
+            from attack_inputs import fuzz
+
+            return fuzz(Path(place), size, seed)
+        if part in ("kills", "exact"):
+            from attack_kills import kills
+
+            return kills(Path(place), size, seed, exact=part == "exact")
+        import attack_places
+
+        made: list[dict[str, object]] = getattr(attack_places, part)(Path(place), size)
+        return made
+
+
+def run_apart(part: str, arguments: argparse.Namespace) -> list[dict[str, object]]:
+    """The rows of a part, from a process of its own; a part that dies is a row as well."""
+    command = [sys.executable, __file__, part, "--alone", f"--size={arguments.size}", f"--seed={arguments.seed}"]
+    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    began = time.monotonic()
+    done = subprocess.run(command, env={**os.environ, **quiet}, stdout=subprocess.PIPE, text=True, check=False)
+    say(f"{part}: {time.monotonic() - began:.0f} s")
+    try:
+        rows: list[dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        rows = [{"attack": part, "tries": 0, "held": 0, "note": f"the part itself ended with {done.returncode}"}]
+    return rows
+
+
+def main() -> int:
+    arguments = parsed()
+    if arguments.alone:
+        print(json.dumps(run_here(arguments.parts[0], arguments.size, arguments.seed)))
+        return 0
+    began, failed = time.monotonic(), 0
+    sheet = Sheet("attacks", ("attack", "tries", "held", "of it"))
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for rows in pool.map(lambda part: run_apart(part, arguments), arguments.parts or PARTS):
+            for row in rows:
+                sheet.add(row["attack"], row["tries"], row["held"], row["note"])
+                failed += row["tries"] != row["held"] or not row["tries"]
+    print(f"\n{time.monotonic() - began:.0f} s; {'all held' if not failed else f'{failed} rows did not hold'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""Damaged inputs over every reader: what comes out is a result, or one line that a user can act on."""
+
+import importlib
+import io
+import json
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from danseo.errors import DanseoError
+
+WHOLE = 10_000
+_SECONDS = 30  # after which a reader counts as hanging
+
+
+class Hanging(BaseException):
+    """A reader that does not come to an end."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Something that reads a file: what the file holds when it is whole, how it is damaged, and its share of all."""
+
+    name: str
+    path: Path
+    read: Callable[[], object]
+    damages: Sequence[Any]
+    share: float
+    is_odd: bool = False
+    """Whether pipes, folders, links and devices take its place as well."""
+
+
+def fuzz(place: Path, size: float, seed: int) -> list[dict[str, object]]:
+    """A row per family of readers."""
+    damage: Any = importlib.import_module("tests.damage")
+    signal.signal(signal.SIGALRM, _hang)
+    rows: dict[str, Counter[str]] = {}
+    faults: dict[str, str] = {}
+    listed = readers(place, damage)
+    total = sum(reader.share for reader in listed)
+    for reader in listed:
+        content = reader.path.read_bytes()
+        for number in range(max(3, round(WHOLE * size * reader.share / total))):
+            broken, what = damage.damaged(content, reader.damages, f"{seed} {reader.name}", number)
+            if reader.is_odd and number % 5 == 0:
+                odd = damage.ODD_FILES[number // 5 % len(damage.ODD_FILES)]
+                damage.put_in_place(reader.path, odd)
+                what = odd.__name__
+            else:
+                reader.path.write_bytes(broken)
+            outcome = _outcome(reader.read)
+            family = reader.name.partition(":")[0]
+            rows.setdefault(family, Counter())[outcome.partition(" ")[0]] += 1
+            if outcome.partition(" ")[0] not in ("read", "refused"):
+                faults.setdefault(family, f"{reader.name}, {what}: {outcome}")
+            damage.remove(reader.path)
+        reader.path.write_bytes(content)
+    return [_row(family, counts, faults.get(family)) for family, counts in rows.items()]
+
+
+def _row(family: str, counts: Counter[str], fault: str | None) -> dict[str, object]:
+    held = counts["read"] + counts["refused"]
+    note = fault or f"{counts['refused']:,} refused in one line, {counts['read']:,} still readable"
+    return {"attack": f"damaged {family}", "tries": counts.total(), "held": held, "note": note}
+
+
+def _hang(*_: object) -> None:
+    raise Hanging
+
+
+def _outcome(read: Callable[[], object]) -> str:
+    signal.alarm(_SECONDS)
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            read()
+    except DanseoError as error:
+        message = str(error)
+        return "refused" if "\n" not in message and len(message) < 1500 else f"wordy {message[:200]}"
+    except Hanging:
+        return "hangs"
+    except BaseException as error:
+        return f"raises {type(error).__name__}: {str(error)[:200]}"
+    finally:
+        signal.alarm(0)
+    return "read"
+
+
+# The readers
+
+
+def readers(place: Path, damage: Any) -> list[Reader]:
+    """Everything that reads what others may have written."""
+    from danseo.sample import write_sample
+
+    write_sample(place / "sample")
+    return [
+        *_data(place, damage),
+        *_predictions(place, damage),
+        *_settings(place, damage),
+        *_texts(place, damage),
+        *_runs(place, damage),
+    ]
+
+
+def _shortened(task: Any, place: Path) -> bytes:
+    tests: Any = importlib.import_module("tests.test_fuzz")
+    content: bytes = tests.shortened(task, place / "sample" / task.folder / task.file("dev"))
+    return content
+
+
+def _data(place: Path, damage: Any) -> list[Reader]:
+    import pyarrow.parquet as pq
+
+    from danseo.tasks import TASKS
+
+    tests: Any = importlib.import_module("tests.test_fuzz")
+    found = []
+    for task in TASKS.values():
+        path = place / "data" / task.file("dev")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(_shortened(task, place))
+        damages = damage.TSV_DAMAGES if task.extension == ".tsv" else damage.JSON_DAMAGES
+        found.append(Reader(f"data files: {task.name}", path, partial(task.read, path), damages, 4, True))
+    for name in ("ynat", "ner", "dp", "mrc"):
+        task, path = TASKS[name], place / "data" / f"{name}-validation-00000-of-00001.parquet"
+        examples = task.read(place / "sample" / task.folder / task.file("dev"))[:4]
+        pq.write_table(tests.hub_table(name, examples), path)
+        found.append(Reader(f"parquet files: {name}", path, partial(task.read, path), damage.HUB_DAMAGES, 2))
+    return found
+
+
+def _predictions(place: Path, damage: Any) -> list[Reader]:
+    from danseo.predictions.file import read_predictions, write_predictions
+    from danseo.scoring.baselines import baseline
+    from danseo.tasks import TASKS
+
+    found = []
+    for task in TASKS.values():
+        examples = task.read(place / "sample" / task.folder / task.file("dev"))[:4]
+        path = place / "data" / f"{task.name}.jsonl"
+        write_predictions(path, baseline("oracle", task, examples))
+        read = partial(read_predictions, path, task, examples)
+        found.append(Reader(f"prediction files: {task.name}", path, read, damage.JSON_DAMAGES, 4, True))
+    return found
+
+
+def _settings(place: Path, damage: Any) -> list[Reader]:
+    from danseo.config import RunConfig, read_config, read_settings, to_toml
+    from danseo.sweeps.ranges import read_space_file
+    from danseo.sweeps.space import read_sweep
+
+    files: dict[str, tuple[str, Callable[[Path], object]]] = {
+        "config": (to_toml(RunConfig(task="ynat", model="majority")), read_config),
+        "recipe": ("learning_rate = 5e-5\nepochs = 3\n[head]\n", lambda path: read_settings(path, RunConfig)),
+        "sweep": (
+            "task = 'ynat'\nmodel = 'majority'\nepochs = 2\n[grid]\nseed = [1, 2]\nlimit = [10, 20]\n",
+            lambda path: read_sweep(path).configs(),
+        ),
+        "space": (
+            "learning_rate = {low = 1e-5, high = 1e-3, log = true}\nbatch_size = {low = 8, high = 64, step = 8}\n",
+            lambda path: read_space_file(path, RunConfig),
+        ),
+    }
+    found = []
+    for name, (text, read) in files.items():
+        path = place / f"{name}.toml"
+        path.write_text(text, "utf-8")
+        found.append(Reader(f"settings files: {name}", path, partial(read, path), damage.BYTE_DAMAGES, 4, True))
+    return found
+
+
+def _texts(place: Path, damage: Any) -> list[Reader]:
+    from danseo.data.lines import lines_in, read_line
+    from danseo.probing.items import read_items, shipped_items, write_items
+    from danseo.tasks import TASKS
+    from danseo.text.documents import read_documents
+
+    items, text, lines = place / "items.jsonl", place / "text.txt", place / "lines.jsonl"
+    write_items(items, shipped_items("dev")[:4])
+    text.write_text("서울에 비가 왔다.\n\n부산에도 비가 왔다.\n", "utf-8")
+    question = {"context": "서울에 비가 왔다.", "question": "어디에 왔나?"}
+    lines.write_text(json.dumps(question, ensure_ascii=False) + "\n", "utf-8")
+
+    def read_lines() -> None:
+        with lines.open("rb") as file:
+            for group in lines_in(file, 10):
+                for number, line in group:
+                    read_line(line, number, TASKS["mrc"])
+
+    return [
+        Reader("texts and items: items", items, lambda: read_items(items), damage.JSON_DAMAGES, 6, True),
+        Reader("texts and items: text", text, lambda: list(read_documents("t", text)), damage.BYTE_DAMAGES, 4, True),
+        Reader("texts and items: lines", lines, read_lines, damage.JSON_DAMAGES, 4),
+    ]
+
+
+def _runs(place: Path, damage: Any) -> list[Reader]:
+    """The files of finished runs, by the commands that read them."""
+    from danseo.experiment import run_experiment
+
+    tiny: Any = importlib.import_module("tests.tiny")
+    encoder = tiny.tiny_encoder(place / "tiny", place / "sample")
+    quick = {"limit": 16, "evaluations": 1, "epochs": 0.5}
+    found = []
+    for task, model in (("ynat", "majority"), ("ynat", "linear"), ("ner", encoder)):
+        config = tiny.quick_config(task, model, **quick)
+        run = run_experiment(config, place / "sample", place / "runs", quiet=True).path
+        shutil.copytree(run, place / "others" / run.name.replace("--s42--", "--s43--"), dirs_exist_ok=True)
+        for path in sorted(path for path in run.rglob("*") if path.is_file() and path.name != "tokenizer.json"):
+            is_model = path.parent.name == "model"
+            read = _predicting(run, place) if is_model else _reading(run, place)
+            damages = damage.JSON_DAMAGES if path.suffix in (".json", ".jsonl") else damage.BYTE_DAMAGES
+            kind = "model folders" if is_model else "run directories"
+            found.append(Reader(f"{kind}: {path.relative_to(place)}", path, read, damages, 0.5, True))
+    return found
+
+
+def _predicting(run: Path, place: Path) -> Callable[[], object]:
+    from danseo.predict import predict_lines
+
+    (place / "one.txt").write_text("서울에 비가 왔다.\n", "utf-8")
+    return lambda: predict_lines(run, str(place / "one.txt"), place / "answers.jsonl", device="cpu")
+
+
+def _reading(run: Path, place: Path) -> Callable[[], object]:
+    from danseo.runs.answers import open_members
+    from danseo.runs.index import find_runs
+    from danseo.runs.layouts.choose import Choice, chosen_tables
+
+    other = place / "others" / run.name.replace("--s42--", "--s43--")
+
+    def read() -> None:
+        for table in chosen_tables(find_runs(run.parent), Choice()):
+            table.cells()
+        open_members([run, other], str(place / "sample"))
+
+    return read
