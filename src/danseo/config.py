@@ -93,6 +93,14 @@ class HeadConfig:
     """re: the sign around the object where markers are signs; & instead of # where ## has a meaning."""
     query: bool = later(False)
     """re: put a question before the sentence: @*단체*비틀즈@와 #^사람^조지 해리슨#의 관계."""
+    type_mask: Literal["none", "inference", "training"] = later("none")
+    """re: only labels that train has with the types of subject and object: when answering, or while learning too."""
+    type_count: int = later(1, above=0)
+    """re, type_mask: how often train must have a label with a pair of types."""
+    type_prior: Literal["none", "wide"] = later("wide")
+    """re, type_mask: a table of what is possible, which only allows more."""
+    type_bias: float = later(0.0)
+    """re, type_mask: instead of forbidding, add this times the log of a label's smoothed share with the types."""
     pool_dropout: float = later(0.1, most=1)
     """Dropout of heads of labels that are not the library's own (pooling, dropout_samples)."""
     dropout_samples: int = later(1, above=0)
@@ -167,6 +175,26 @@ class TrainConfig:
     """GPU: only algorithms that take sums in a fixed order; slower, and an operation that has none ends the run."""
     max_steps: int = later(0)
     """spacy, gliner: most optimiser steps; 0 is 20,000 of spacy, and as many as epochs have of gliner."""
+    loss: Literal["ce", "focal", "class_balanced", "ldam", "logit_adjusted"] = later("ce")
+    """ynat, nli, re: cross-entropy; or less for what is right already, or weights, margins, a flat prior for rare labels."""
+    gamma: float = later(1.0)
+    """focal: how much less examples count that are right already; 0 is cross-entropy."""
+    balance: float = later(0.999, most=0.999999)
+    """class_balanced: beta of the weight (1 - beta) / (1 - beta^n) of a label with n examples."""
+    margin: float = later(0.5)
+    """ldam: the margin of the rarest label; others have less, by the fourth root of their counts."""
+    margin_scale: float = later(1.0, above=0)
+    """ldam: what logits are multiplied by."""
+    tau: float = later(1.0)
+    """logit_adjusted: how much of the log prior of train the logits get while learning."""
+    rdrop: float = later(0.0)
+    """ynat, nli, re: R-Drop's alpha: two passes that differ in dropout, CE + CE + alpha / 2 (KL + KL); 0 is off."""
+    fgm: float = later(0.0)
+    """A second pass with the embeddings moved this far along their gradient; 0 is off, 1 common."""
+    awp: float = later(0.0, most=1)
+    """A second pass with every matrix moved by this share of its norm along its gradient; 0 is off, 0.001 common."""
+    hard_negatives: float = later(1.0, above=0, most=1)
+    """re: share of a batch's no_relation, the hardest ones, that still counts at the end; it falls from 1 evenly."""
     lora: int = later(0)
     """Language models: rank of the adapters (LoRA) that learn in place of the body's weights; 0 trains these."""
     lora_alpha: int = later(32)

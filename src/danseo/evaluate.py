@@ -1,19 +1,23 @@
 """Score a run again: from its saved predictions, or by asking its model about other examples."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from danseo.adjusting import adjust
 from danseo.data.find import data_root, require_file
+from danseo.data.halves import in_half
 from danseo.errors import DanseoError, DataError
 from danseo.files import content_sha256
+from danseo.metrics.statistic import Statistic
 from danseo.models.families import load_model
 from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
 from danseo.runs.directory import Run
 from danseo.runs.shapes import ENVIRONMENT, has_shape
 from danseo.scoring.breakdown import details as detail_tables
-from danseo.scoring.score import baseline_scores, example_clusters, score
+from danseo.scoring.score import baseline_scores, example_clusters, measure, score
 from danseo.scoring.tables import ScoreSheet
 from danseo.tasks.task import Task
 
@@ -36,8 +40,10 @@ def evaluate_run(
     device: str | None = None,
     precision: str | None = None,
     trust_remote_code: bool = False,
+    prior: str | None = None,
+    type_mask: bool = False,
 ) -> ScoreSheet:
-    """The score sheet of a run on a split or file."""
+    """The score sheet of a run on a split or file; adjusted answers are scored beside the plain ones."""
     run = open_run(path)
     task = run.task
     gold = file or require_file(task, split, data_root(data_dir))
@@ -48,17 +54,29 @@ def evaluate_run(
         model = load_model(run, device, precision, trust_remote_code=trust_remote_code)
         predictions = model.predict(examples).predictions
     skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
+    extra: dict[str, Statistic] = {}
+    remark = task.remark(predictions)
+    whole = len(examples)
+    if prior or type_mask:
+        adjusted = adjust(run, task, data_root(data_dir), examples, predictions, prior=prior, type_mask=type_mask)
+        if prior == "select":  # whose label shares were looked at
+            places = in_half(task, examples, "report")
+            examples, predictions = [examples[k] for k in places], [predictions[k] for k in places]
+            adjusted = replace(adjusted, predictions=[adjusted.predictions[k] for k in places])
+        found = measure(task, examples, adjusted.predictions, skip)
+        extra = {f"{id_}+{adjusted.name}": statistic for id_, statistic in found.items()}
+        remark = "; ".join(filter(None, (remark, adjusted.note)))
     return ScoreSheet(
         task,
         gold,
         source,
-        examples=len(examples),
+        examples=whole,
         n=len(examples),
         clusters=len(set(example_clusters(task, examples))),
-        scores=score(task, examples, predictions, skip=skip),
+        scores=score(task, examples, predictions, skip=skip, extra=extra),
         baselines=baseline_scores(task, examples, skip),
         details=detail_tables(task, examples, predictions, whole=details, errors=errors),
-        remark=task.remark(predictions),
+        remark=remark,
     )
 
 

@@ -114,6 +114,12 @@ def train_config(
 @data_option
 @details_option
 @errors_option
+@click.option(
+    "--prior",
+    type=click.Choice(["em", "select", "train"]),
+    help="Also score with probabilities re-weighted to the labels' shares: estimated, of the select half, of train.",
+)
+@click.option("--type-mask", is_flag=True, help="re: also score with only the labels that train has with the types.")
 @_device
 @_reading_precision
 @trust_option

@@ -6,7 +6,12 @@ from typing import ClassVar, Literal
 from danseo.config import SEEDS, TrainConfig, later, later_section, setting
 
 # What fine-tuning needs and masked training has no use for.
-_WITHOUT = {"without": ("evaluations", "monitor", "class_weights", "outside_weight", "label_smoothing", "select_on")}
+_WITHOUT = {
+    "without": tuple(
+        "evaluations monitor class_weights outside_weight label_smoothing select_on loss gamma balance margin "
+        "margin_scale tau rdrop fgm awp hard_negatives".split()
+    )
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from danseo.config import TrainConfig
 from danseo.errors import WorkFailed
+from danseo.training.adversary import divergence, moved, shifts_of
 from danseo.training.averaging import is_averaging
 from danseo.training.batching import epoch_batches, packed
 from danseo.training.features import Features, Objective, Outputs
@@ -204,7 +205,7 @@ def _try_step(
     Before gradients meet, and after the update, processes tell each other whether memory ran out: none is left behind.
     """
     workers, weights = engine.workers, list(learning(engine.network))
-    sums, own, is_short = _add_gradients(engine, weights, workers.share(batch))
+    sums, own, is_short = _add_gradients(engine, weights, workers.share(batch), config)
     short, padded, *users = workers.counted([is_short, own, *(weight.grad is not None for weight in weights)])
     if short:  # on whichever process
         raise torch.OutOfMemoryError
@@ -258,22 +259,42 @@ def _gradient_weight(engine: Engine, batch: list[Features], weight: Tensor) -> T
     return weight.clamp(min=1e-6) if usual is None else torch.full_like(weight, max(usual * len(batch), 1e-6))
 
 
-def _add_gradients(engine: Engine, weights: list[nn.Parameter], own: list[Features]) -> tuple[Tensor, int, bool]:
+def _add_gradients(
+    engine: Engine, weights: list[nn.Parameter], own: list[Features], config: TrainConfig
+) -> tuple[Tensor, int, bool]:
     """Gradients of this process's examples; the loss with its weight, padded pieces, and whether memory ran out."""
     sums, padded = torch.zeros(2, device=engine.workers.device), 0
+    tokens = engine.tokens // 2 if config.rdrop else engine.tokens  # where two passes are held at a time
 
-    def add() -> None:
+    def add(counts: bool = True) -> None:
         nonlocal padded
-        for part in packed(range(len(own)), [len(record) for record in own], engine.tokens):
-            outputs, tensors = engine.forward([own[index] for index in part], with_gold=True)
-            loss, weight = engine.kind.loss(outputs, tensors)
+        for part in packed(range(len(own)), [len(record) for record in own], tokens):
+            loss, weight, size = _loss_of(engine, [own[index] for index in part], config)
             engine.scaler.scale(loss).backward()
-            padded += tensors["input_ids"].numel()
-            sums.add_(torch.stack([loss.detach().float(), weight.detach().float()]))
+            if counts:
+                padded += size
+                sums.add_(torch.stack([loss.detach().float(), weight.detach().float()]))
+
+    def add_all() -> None:
+        add()
+        for shift in shifts_of(engine.network, config):
+            with moved(shift):
+                add(counts=False)
         engine.workers.make_room(weights)
 
-    is_short = runs_out(add)
+    is_short = runs_out(add_all)
     return sums, padded, is_short
+
+
+def _loss_of(engine: Engine, features: list[Features], config: TrainConfig) -> tuple[Tensor, Tensor, int]:
+    """The summed loss, its weight and the padded pieces; with R-Drop of two passes, and of how far they are apart."""
+    outputs, tensors = engine.forward(features, with_gold=True)
+    loss, weight = engine.kind.loss(outputs, tensors)
+    if config.rdrop:
+        second, _ = engine.forward(features, with_gold=True)
+        loss = loss + engine.kind.loss(second, tensors)[0]
+        loss = loss + config.rdrop * divergence(outputs["logits"], second["logits"])
+    return loss, weight, tensors["input_ids"].numel()
 
 
 @torch.inference_mode()

@@ -19,6 +19,8 @@ from danseo.training.features import Array, Features, Outputs, as_array
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from danseo.models.encoder.label_losses import LabelLoss
+
 ENTITY_POOLINGS = ("e_start", "cls+e_start", "e_mean", "e_max")
 
 
@@ -31,6 +33,8 @@ class Classify(Kind):
 
     def __init__(self, task: Task, pieces: Pieces, config: HeadConfig, train: TrainConfig | None = None) -> None:
         super().__init__(task, pieces, config, train)
+        self.label_loss: LabelLoss | None = None
+        self.hard_share, self.hard_step = 1.0, 0.0
         if config.pooling not in ("auto", "cls") or config.dropout_samples > 1:
             self.head = ""
         if config.pooling in ENTITY_POOLINGS and not self.reads_entities:
@@ -65,15 +69,46 @@ class Classify(Kind):
         return {"label": np.array([f.fields["label"] for f in features])} if with_gold else {}
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
+        from danseo.models.encoder.label_losses import LabelLoss
         from danseo.models.encoder.losses import balanced_weights
 
+        labels = [record.fields["label"] for record in features]
         if self.train.class_weights == "balanced":
-            self.class_weights = balanced_weights([f.fields["label"] for f in features], len(self.task.labels))
+            self.class_weights = balanced_weights(labels, len(self.task.labels))
+        counts = np.bincount(labels, minlength=len(self.task.labels)).tolist()
+        self.label_loss = LabelLoss(self.train, counts)
+        if self.label_loss.weights is not None:
+            self.class_weights = self.label_loss.weights
+        steps = self.train.epochs * -(-len(features) // self.train.batch_size)
+        self.hard_step = (1 - self.train.hard_negatives) / max(1, steps - 1)
+
+    def begin_step(self, number: int, batch: Sequence[Features]) -> None:
+        self.hard_share = max(self.train.hard_negatives, 1 - number * self.hard_step)
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        samples = outputs.get("samples")
+        parts = [outputs["logits"]] if samples is None else list(samples)
+        found = [self._loss(self.admitted(logits, batch), batch["label"]) for logits in parts]
+        return sum(loss for loss, _ in found) / len(found), found[0][1]  # type: ignore[return-value]
+
+    def admitted(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        """The logits, without those that an example cannot have."""
+        return logits
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        from danseo.models.encoder.label_losses import hardest
         from danseo.models.encoder.losses import weighted_cross_entropy
 
-        return weighted_cross_entropy(outputs["logits"], batch["label"], self.class_weights, self.train.label_smoothing)
+        is_plain = self.train.loss in ("ce", "class_balanced") and self.train.hard_negatives == 1
+        if self.label_loss is None or is_plain:
+            return weighted_cross_entropy(logits, labels, self.class_weights, self.train.label_smoothing)
+        losses = self.label_loss(logits, labels)
+        weights = losses.new_ones(len(losses))
+        if self.class_weights is not None:
+            weights = self.class_weights.to(losses.device)[labels]
+        if self.hard_share < 1 and losses.requires_grad:
+            weights = weights * hardest(losses, labels == self.task.labels.index(self.task.nothing), self.hard_share)
+        return (weights * losses).sum(), weights.sum()
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
         return [{"logits": row} for row in as_array(outputs["logits"])]

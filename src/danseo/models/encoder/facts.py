@@ -22,9 +22,30 @@ def packages_of(model: str, task: str) -> tuple[str, ...]:
 
 
 def check_encoder(config: RunConfig, task: Task) -> None:
-    """Refuse a metric that the task does not have."""
+    """Refuse a metric that the task does not have, and settings that mean nothing for it."""
+    check_labels(config, task)
     if config.train.monitor not in ("headline", *task.metrics):
         raise DanseoError(f"train.monitor = {config.train.monitor}: {task.name} has {', '.join(task.metrics)}")
+
+
+def check_labels(config: RunConfig, task: Task) -> None:
+    """Refuse losses of labels for tasks without, types for those whose examples have none, and what excludes itself."""
+    train, head = config.train, config.head
+    of_labels = {
+        "train.loss": train.loss != "ce",
+        "train.rdrop": train.rdrop,
+        "head.dropout_samples": head.dropout_samples > 1,
+    }
+    if task.kind != "classify" and (named := [name for name, is_on in of_labels.items() if is_on]):
+        raise DanseoError(f"{named[0]} is for tasks with one label per example, and {task.name} is none; leave it out")
+    if head.type_mask != "none" and task.form != "relation":
+        raise DanseoError(f"head.type_mask needs the types of two entities, which {task.name} has not; leave it out")
+    if train.hard_negatives < 1 and not task.nothing:
+        raise DanseoError(f"train.hard_negatives needs a label for nothing, which {task.name} has not; leave it out")
+    if train.loss == "class_balanced" and train.class_weights != "none":
+        raise DanseoError("train.loss = class_balanced has weights of its own; leave train.class_weights at none")
+    if head.type_mask == "training" and train.label_smoothing:
+        raise DanseoError("label smoothing asks for labels that head.type_mask = training forbids; use one of them")
 
 
 def size_of(model: str, trust_remote_code: bool, offline: bool) -> float | None:

@@ -56,6 +56,13 @@ class Kind(ABC):
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
         """Features of the examples in order; with_gold adds what the loss needs."""
 
+    def learn_types(self, train: Sequence[Any]) -> None:
+        """Take from the training examples what restricts answers."""
+
+    def answer_facts(self, examples: Sequence[Any]) -> dict[str, Any]:
+        """What is worth knowing of the answers last decoded, for the scores."""
+        return {}
+
     def check_inputs(self, examples: Sequence[Any], features: Sequence[Features]) -> None:
         """Refuse to train on features that do not show what the examples hold."""
 

@@ -70,10 +70,12 @@ class Encoder:
         progress = self.train_steps(events)
         kept = self.score_kept(events.run, progress)
         answers = self.predict_dev()
+        facts_of_answers = self.kind.answer_facts(self.dev)
         best = {"monitor": self.monitor, "best_step": progress.best_step, "steps": progress.step}
         loss = self.select_loss() if self.workers.is_first else None  # the others need not know
         best |= {"select_score": finite(progress.best), "select_loss": finite(loss)}
         best |= {"weights": kept} if kept else {}
+        best |= facts_of_answers
         device, facts = str(self.workers.device), self.facts(progress)
         return Fitted(answers, device, progress.seconds, facts, best | {"preflight": cost.as_dict()})
 
@@ -83,6 +85,7 @@ class Encoder:
         self.prepare_dev(dev)
         for examples, features in ((train, self.train_features), (self.dev, self.dev_features)):
             self.kind.check_inputs(examples, features)
+        self.kind.learn_types(train)
         self.kind.prepare_loss(self.train_features)
         shown = {"train": self.kind.input_facts(train, self.train_features)}
         shown["dev"] = self.kind.input_facts(self.dev, self.dev_features)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from danseo.config import HeadConfig, TrainConfig
+from danseo.data.halves import in_half
 from danseo.errors import DanseoError
 from danseo.models.encoder.borders import (
     Sentence,
@@ -23,10 +24,14 @@ from danseo.models.encoder.marking import Variant, between_markers
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.encoder.shown import check_shown
 from danseo.models.encoder.windows import Marked, fit_window, head_and_tail, level
+from danseo.models.protocol import Answers
+from danseo.predictions.type_mask import TypeMask, learned_mask, type_pair
 from danseo.records import RelationExample
+from danseo.runs.scores import finite
+from danseo.scoring.score import measure
 from danseo.tasks.relation import TYPES
 from danseo.tasks.task import Task
-from danseo.training.features import Array, Features
+from danseo.training.features import Array, Features, Outputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +51,8 @@ class Relate(Classify):
         forms = [self.variant.form(role, type) for role in (0, 1) for type in TYPES]
         self._texts = {text for form in forms for text in (form.opening, form.closing)}
         self._kept: dict[str, list[int]] = {}
+        self.mask: TypeMask | None = None
+        self.unmasked: Answers | None = None
         is_plain = self.variant.name == "klue" and not config.query and config.pooling in ("auto", "cls")
         if self._official and not is_plain:
             raise DanseoError(
@@ -67,6 +74,51 @@ class Relate(Classify):
                 noise = torch.randn(rows.shape[1]) * found.std() * _NOISE
                 rows.data[self.pieces.id(token)] = (found.mean(dim=0) + noise).to(rows.dtype)
 
+    # Labels that the types allow
+
+    def learn_types(self, train: Sequence[Any]) -> None:
+        if self.config.type_mask != "none":
+            config, is_wide = self.config, self.config.type_prior == "wide"
+            least, strength = config.type_count, config.type_bias
+            self.mask = learned_mask(self.task, train, least=least, is_widened=is_wide, strength=strength)
+
+    def admitted(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        return logits.float() + batch["bias"] if "bias" in batch else logits
+
+    def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
+        plain = super().decode(examples, features, outputs)
+        if self.mask is None:
+            return plain
+        self.unmasked = plain
+        biases = {pair: self.mask.bias(pair) for pair in {type_pair(example) for example in examples}}
+        masked = [
+            {"logits": output["logits"].astype(np.float64) + biases[type_pair(example)]}
+            for example, output in zip(examples, outputs, strict=True)
+        ]
+        return super().decode(examples, features, masked)
+
+    def answer_facts(self, examples: Sequence[Any]) -> dict[str, Any]:
+        """What the answers last decoded would score without the mask."""
+        if self.mask is None or self.unmasked is None:
+            return {}
+        found = {
+            half: {id_: finite(s.value()) for id_, s in measure(self.task, *self._half(examples, half)).items()}
+            for half in ("report", "dev")
+        }
+        return {"without_type_mask": found, "gold_outside_mask": len(self.mask.outside(examples))}
+
+    def _half(self, examples: Sequence[Any], half: str) -> tuple[list[Any], list[Any]]:
+        assert self.unmasked is not None
+        places = in_half(self.task, examples, half)
+        return [examples[place] for place in places], [self.unmasked[place] for place in places]
+
+    def extra_state(self) -> dict[str, Any]:
+        return {"type_mask": self.mask.as_dict()} if self.mask else {}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        if kept := state.get("type_mask"):
+            self.mask = TypeMask(self.task.labels, self.task.nothing, **kept)
+
     # From examples to pieces
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
@@ -75,6 +127,7 @@ class Relate(Classify):
         features = []
         for number, (example, sentence) in enumerate(zip(examples, marked, strict=True)):
             record = self._whole(number, example, sentence)
+            record.fields["types"] = type_pair(example)
             if with_gold:
                 record.fields["label"] = labels[example.gold]
             features.append(record)
@@ -208,17 +261,27 @@ class Relate(Classify):
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
         batch = super().collate(features, with_gold)
+        if with_gold and self.mask and self.config.type_mask == "training":
+            batch["bias"] = np.array([self._bias(record) for record in features], dtype=np.float32)
         if self.head:
             return batch
         places = {key: np.array([record.fields[key] for record in features]) for key in ("starts", "spans")}
         return {**batch, **places}
+
+    def _bias(self, record: Features) -> Array:
+        """What the types allow; nothing is forbidden to an example whose gold would be, else its loss had no end."""
+        assert self.mask is not None
+        bias = self.mask.bias(record.fields["types"])
+        return bias if np.isfinite(bias[record.fields["label"]]) else np.zeros_like(bias)
 
     def check_inputs(self, examples: Sequence[Any], features: Sequence[Features]) -> None:
         check_shown(self, examples, features)
 
     def input_facts(self, examples: Sequence[Any], features: Sequence[Features]) -> dict[str, Any]:
         windows = Counter(record.fields["window"] for record in features)
-        return {"windows": dict(windows.most_common()), "reads": self.variant.text(examples[0]) if examples else ""}
+        outside = {"gold_outside_mask": len(self.mask.outside(examples))} if self.mask else {}
+        reads = self.variant.text(examples[0]) if examples else ""
+        return {**outside, "windows": dict(windows.most_common()), "reads": reads}
 
 
 def variant_of(config: HeadConfig) -> Variant:
