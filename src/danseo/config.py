@@ -176,7 +176,7 @@ class TrainConfig:
     max_steps: int = later(0)
     """spacy, gliner: most optimiser steps; 0 is 20,000 of spacy, and as many as epochs have of gliner."""
     loss: Literal["ce", "focal", "class_balanced", "ldam", "logit_adjusted"] = later("ce")
-    """ynat, nli, re: cross-entropy; or less for what is right already, or weights, margins, a flat prior for rare labels."""
+    """ynat, nli, re: cross-entropy, less of it for what is right, or weights, margins, a flat prior for rare labels."""
     gamma: float = later(1.0)
     """focal: how much less examples count that are right already; 0 is cross-entropy."""
     balance: float = later(0.999, most=0.999999)
