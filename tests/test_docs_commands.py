@@ -15,8 +15,8 @@ from danseo.cli import cli
 from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.pretraining.config import CorefConfig, PretrainConfig
+from danseo.search.space import read_space_file
 from danseo.settings.declaring import full_name, setting_paths
-from danseo.sweeps.ranges import read_space_file
 from danseo.sweeps.space import read_sweep
 
 from .conftest import ROOT

@@ -18,8 +18,8 @@ from danseo.models.families import load_model
 from danseo.models.masked.load import MaskedModel, load_pair
 from danseo.recipes import configured
 from danseo.runs.directory import Run
+from danseo.search.space import read_space
 from danseo.sweeps.preparing import Options, prepare
-from danseo.sweeps.ranges import read_space
 from danseo.sweeps.space import read_sweep
 
 from ..tiny import FAMILIES, quick_config, read_split, tiny_encoder

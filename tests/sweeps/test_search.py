@@ -15,10 +15,10 @@ from danseo.predictions.file import read_predictions  # noqa: E402
 from danseo.runs.index import read_record  # noqa: E402
 from danseo.runs.locks import Locks  # noqa: E402
 from danseo.scoring.score import measure  # noqa: E402
+from danseo.search.space import Choice, Range, read_space, sample  # noqa: E402
 from danseo.sweeps.clock import Clock  # noqa: E402
 from danseo.sweeps.driver import Driver, Journal  # noqa: E402
 from danseo.sweeps.local import LocalExecutor  # noqa: E402
-from danseo.sweeps.ranges import Choice, Range, read_space, sample  # noqa: E402
 from danseo.sweeps.search import Trials  # noqa: E402
 from danseo.sweeps.space import read_sweep  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402

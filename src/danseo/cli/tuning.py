@@ -17,15 +17,25 @@ _SEARCH = (
     click.Option(["--space"], required=True, type=click.Path(path_type=Path), help="TOML: setting = range or choices."),
     click.Option(["--trials"], default=20, show_default=True, type=click.IntRange(min=1), help="Trials in all."),
     click.Option(
-        ["--storage"], default="sqlite:///study.db", show_default=True, help="Database; several processes may share it."
+        ["--storage"],
+        default="sqlite:///study.db",
+        show_default=True,
+        help="Database URL or file; several processes may share it.",
     ),
     click.Option(["--study"], metavar="NAME", help="Name in the storage. [default: by settings, space and data]"),
     click.Option(
         ["--pruner"],
-        type=click.Choice(["median", "none"]),
+        type=click.Choice(["median", "halving", "hyperband", "none"]),
         default="median",
         show_default=True,
         help="Stop bad trials.",
+    ),
+    click.Option(
+        ["--sampler"],
+        type=click.Choice(["tpe", "random", "qmc"]),
+        default="tpe",
+        show_default=True,
+        help="Who chooses.",
     ),
     click.Option(["--startup"], default=4, show_default=True, type=click.IntRange(min=1), help="Random trials first."),
     click.Option(["--search-seed"], default=0, show_default=True, type=int, help="Seed of the search."),
@@ -49,7 +59,7 @@ _PROBES = (
         help="The score of the dev items that is maximised.",
     ),
 )
-_OWN = ("space", "trials", "storage", "study", "pruner", "startup", "search_seed", "results")
+_OWN = ("space", "trials", "storage", "study", "pruner", "sampler", "startup", "search_seed", "results")
 
 
 @click.group("tune", cls=WholeHelp)
@@ -142,8 +152,8 @@ def _tune_masked(command: str, config: Any, as_json: bool, given: dict[str, Any]
 
 def _check_apart(space: Path, cls: type, options: dict[str, Any], assignments: tuple[str, ...]) -> None:
     """What the command line gives is not searched for; what a file or a recipe says is only where the search starts."""
+    from danseo.search.space import read_space_file
     from danseo.settings.precedence import said
-    from danseo.sweeps.ranges import read_space_file
 
     given = said(cls, options=options, assignments=assignments, file=None)
     if both := sorted(given.keys() & read_space_file(space, cls).keys()):
@@ -165,6 +175,7 @@ def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
         search["search_seed"],
         search["pruner"],
         search["startup"],
+        sampler=search["sampler"],
     )
     study = tune(target, options, on_note=lambda line: None if as_json else say(line))
     results = search["results"] or Path("tune") / study.study_name

@@ -13,10 +13,10 @@ from danseo.display.progress import clock_time
 from danseo.display.table import Table, as_typed
 from danseo.runs.layouts.variants import short_setting
 from danseo.runs.naming import model_name, told_apart
+from danseo.search.space import Choice, Range
 from danseo.sweeps.clock import measured
 from danseo.sweeps.plan import Point, state_of
 from danseo.sweeps.preparing import Prepared
-from danseo.sweeps.ranges import Choice, Range
 from danseo.sweeps.schedule import longest_first, makespan
 from danseo.sweeps.space import Search
 

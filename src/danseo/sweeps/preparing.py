@@ -11,11 +11,11 @@ from danseo.config import TRUST, RunConfig
 from danseo.errors import DanseoError
 from danseo.models.families import family_of
 from danseo.recipes import encoder_facts
+from danseo.search.space import Choice
 from danseo.settings.precedence import assigned
 from danseo.sweeps.clock import Clock, measured
 from danseo.sweeps.devices import find_devices, fitting, machine_memory
 from danseo.sweeps.plan import Planner, Point, records_of, state_of
-from danseo.sweeps.ranges import Choice
 from danseo.sweeps.ray_cluster import check_address
 from danseo.sweeps.space import Sweep, named_in, read_sweep, require_select
 

@@ -9,14 +9,13 @@ from typing import Any
 from danseo.data import find
 from danseo.data.halves import in_half
 from danseo.display.table import Table, as_typed
-from danseo.errors import DanseoError
 from danseo.predictions.file import read_predictions
 from danseo.scoring.score import measure
+from danseo.search.space import sample
+from danseo.search.study import Study, open_study, trial_number
 from danseo.sweeps.plan import Planner, Point, read_evaluations
-from danseo.sweeps.ranges import sample
 from danseo.sweeps.schedule import State
-from danseo.sweeps.space import Search, Sweep, named_in
-from danseo.sweeps.studies import database, load_optuna, opened, trial_number
+from danseo.sweeps.space import Sweep, named_in
 
 
 class Trials:
@@ -25,7 +24,7 @@ class Trials:
     def __init__(self, sweep: Sweep, planner: Planner) -> None:
         assert sweep.search
         self.sweep, self.planner, self.search = sweep, planner, sweep.search
-        self.study = open_study(sweep, planner)
+        self.study = study_of(sweep, planner)
         self.score = select_scorer(planner.root)
         self._numbers: dict[str, list[int]] = {}
         self._handles: dict[str, Any] = {}
@@ -156,65 +155,22 @@ def select_scorer(root: Path) -> Callable[[Point], float]:
     return score
 
 
-# The study
-
-
-def open_study(sweep: Sweep, planner: Planner) -> Any:
-    """The study in its storage, made or gone on with; one of other settings is refused."""
+def study_of(sweep: Sweep, planner: Planner) -> Any:
+    """The study of a sweep, made or gone on with; one of another base or space is refused."""
     search = sweep.search
     assert search
+    name = search.name or sweep.path.stem
+    about = {"base": sweep.base, "space": {name: repr(entry) for name, entry in search.space.items()}}
+    asked = Study(
+        name,
+        search.storage or str(planner.runs / f"{sweep.path.stem}.study"),
+        json.dumps(about, sort_keys=True, ensure_ascii=False),
+        f"the study {name!r} searched with other settings or another space; give this one another [search] name",
+        f"[search] storage {search.storage or 'file'}",
+        search.sampler,
+        search.pruner,
+        search.seed,
+        search.startup,
+    )
     with named_in(sweep.path):
-        study = opened(
-            lambda: _storage(search, sweep, planner),
-            f"[search] storage {search.storage or 'file'}",
-            search.name or sweep.path.stem,
-            _pruner(search),
-        )
-        _check_same(study, sweep, planner)
-    # The same seed again would choose the same points again, so it moves with the trials that are there.
-    study.sampler = _sampler(search, search.seed + len(study.get_trials(deepcopy=False)))
-    return study
-
-
-def _storage(search: Search, sweep: Sweep, planner: Planner) -> Any:
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    if "://" in search.storage:
-        return database(search.storage)
-    path = Path(search.storage) if search.storage else planner.runs / f"{sweep.path.stem}.study"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return JournalStorage(JournalFileBackend(str(path)))
-
-
-def _sampler(search: Search, seed: int) -> Any:
-    samplers = load_optuna().samplers
-    if search.sampler == "random":
-        return samplers.RandomSampler(seed=seed)
-    if search.sampler == "qmc":
-        return samplers.QMCSampler(seed=seed, scramble=True)
-    return samplers.TPESampler(seed=seed, n_startup_trials=search.startup, constant_liar=True)
-
-
-def _pruner(search: Search) -> Any:
-    pruners = load_optuna().pruners
-    if search.pruner == "median":
-        return pruners.MedianPruner(n_startup_trials=search.startup)
-    if search.pruner == "halving":
-        return pruners.SuccessiveHalvingPruner()
-    return pruners.HyperbandPruner() if search.pruner == "hyperband" else pruners.NopPruner()
-
-
-def _check_same(study: Any, sweep: Sweep, planner: Planner) -> None:
-    """The study must be about the same base, space and data."""
-    assert sweep.search
-    about = {"base": sweep.base, "space": {name: repr(entry) for name, entry in sweep.search.space.items()}}
-    fingerprint = json.dumps(about, sort_keys=True, ensure_ascii=False)
-    known = study.user_attrs.get("danseo")
-    if known is None:
-        study.set_user_attr("danseo", fingerprint)
-    elif known != fingerprint:
-        raise DanseoError(
-            f"the study {study.study_name!r} searched with other settings or another space; give this one another "
-            "[search] name"
-        )
+        return open_study(asked)

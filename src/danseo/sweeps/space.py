@@ -15,7 +15,8 @@ from danseo.errors import DanseoError, DataError
 from danseo.files import quote, read_toml
 from danseo.models.families import family_of
 from danseo.recipes import configured, encoder_facts
-from danseo.sweeps.ranges import Space, by_full_name, leaves, read_space
+from danseo.search.space import Space, by_full_name, leaves, read_space
+from danseo.search.study import Pruner, Sampler
 from danseo.tasks import get_task
 
 MOST_RUNS = 10_000
@@ -44,8 +45,8 @@ class Search:
 
     trials: int
     """How many runs, failed and pruned ones included."""
-    sampler: Literal["tpe", "random", "qmc"] = "tpe"
-    pruner: Literal["none", "median", "halving", "hyperband"] = "none"
+    sampler: Sampler = "tpe"
+    pruner: Pruner = "none"
     storage: str = ""
     """A file, or a database URL; by default a file in the folder of runs."""
     name: str = ""

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import mean
-from typing import Any, Literal
+from typing import Any
 
-from danseo.config import flat
 from danseo.display.progress import clock_time
 from danseo.errors import DanseoError
-from danseo.sweeps.ranges import Space, read_space_file, sample
-from danseo.sweeps.studies import database, load_optuna, opened, trial_number
-from danseo.tuning.targets import Outcome, Target
+from danseo.search.space import Space, read_space_file, sample
+from danseo.search.study import Pruner, Sampler, Study, load_optuna, open_study, trial_number
+from danseo.tuning.targets import Outcome, Target, told
 
 _HEARTBEAT, _GRACE = 10, 40  # seconds; a trial whose process has been silent for the second is tried again
 
@@ -28,16 +27,17 @@ class TuneOptions:
     storage: str = "sqlite:///study.db"
     name: str = ""
     seed: int = 0
-    pruner: Literal["median", "none"] = "median"
+    pruner: Pruner = "median"
     startup: int = 4
     """Trials at random before the sampler learns, and before the median prunes."""
     heartbeat: tuple[int, int] = (_HEARTBEAT, _GRACE)
+    sampler: Sampler = "tpe"
 
 
 def tune(target: Target, options: TuneOptions, on_note: Callable[[str], None] = lambda line: None) -> Any:
     """Run trials until the study has as many as it should; the study comes back."""
     space = read_space_file(options.space, type(target.config))
-    study = open_study(target, options, space)
+    study = study_of(target, options, space)
     optuna = load_optuna()
     while True:
         optuna.storages.fail_stale_trials(study)
@@ -98,43 +98,38 @@ def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def open_study(target: Target, options: TuneOptions, space: Space) -> Any:
-    """The study in its storage, made or gone on with; one of other settings is refused."""
+def study_of(target: Target, options: TuneOptions, space: Space) -> Any:
+    """The study of a target, made or gone on with; one of other settings is refused."""
     about = {
         "command": target.command,
         "metric": target.metric,
-        "base": flat(target.config),
+        "base": told(target.config),
         "space": {name: repr(entry) for name, entry in space.items()},
         **target.identity(),
     }
+    if "://" not in options.storage:  # only databases hear that a process is gone
+        raise DanseoError(f"--storage {options.storage} cannot be used: name a database, such as sqlite:///study.db")
     fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:8]
     name = options.name or f"{target.command}-{fingerprint}"
-    interval, grace = options.heartbeat
-    callback = load_optuna().storages.RetryHeartbeatStaleTrialCallback
-    study = opened(
-        lambda: database(
-            options.storage,
-            heartbeat_interval=interval,
-            grace_period=grace,
-            heartbeat_stale_trial_callback=callback(),
-        ),
-        f"--storage {options.storage}",
+    asked = Study(
         name,
-        _pruner(options),
+        options.storage,
+        fingerprint,
+        f"the study {name!r} is about other settings, data or another space; choose another --study",
+        f"--storage {options.storage}",
+        options.sampler,
+        options.pruner,
+        options.seed,
+        options.startup,
+        _heartbeat(*options.heartbeat),
     )
-    known = study.user_attrs.get("danseo")
-    if known not in (None, fingerprint):
-        raise DanseoError(f"the study {name!r} is about other settings, data or another space; choose another --study")
-    study.set_user_attr("danseo", fingerprint)
-    # The same seed again would choose the same points again, so it moves with the trials that are there.
-    seed = options.seed + len(study.get_trials(deepcopy=False))
-    study.sampler = load_optuna().samplers.TPESampler(seed=seed, n_startup_trials=options.startup, constant_liar=True)
-    return study
+    return open_study(asked)
 
 
-def _pruner(options: TuneOptions) -> Any:
-    pruners = load_optuna().pruners
-    return pruners.NopPruner() if options.pruner == "none" else pruners.MedianPruner(n_startup_trials=options.startup)
+def _heartbeat(interval: int, grace: int) -> dict[str, Any]:
+    """A trial whose process has been silent for the grace is tried again."""
+    retry = load_optuna().storages.RetryHeartbeatStaleTrialCallback()
+    return {"heartbeat_interval": interval, "grace_period": grace, "heartbeat_stale_trial_callback": retry}
 
 
 def best_of(study: Any) -> Any:

@@ -9,7 +9,7 @@ from danseo.display.escaping import to_csv
 from danseo.display.table import Table, as_typed, shown_interval
 from danseo.files import write_atomically
 from danseo.plots.studies import draw_history, draw_importance
-from danseo.sweeps.studies import trial_number
+from danseo.search.study import trial_number
 from danseo.tuning.study import best_of, report_once
 from danseo.tuning.targets import Target
 

@@ -11,9 +11,15 @@ from danseo.config import RunConfig, flat, to_toml, with_settings
 from danseo.errors import DanseoError
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.runs.directory import Run
+from danseo.settings.declaring import is_unused
 
 OnScore = Callable[[int, float], None]
 """Called with the step and the value of every evaluation; it may raise to stop the trial."""
+
+
+def told(config: Any) -> dict[str, Any]:
+    """What a study or a folder of trials is known by: settings that came later, and are not used, do not rename it."""
+    return {name: value for name, value in flat(config).items() if not is_unused(type(config), name, value)}
 
 
 @dataclass(frozen=True)
@@ -142,13 +148,13 @@ class MaskedTarget:
     def identity(self) -> dict[str, Any]:
         from danseo.text.identity import text_identity
 
-        told = text_identity(self.texts) if self.texts else str(self.dataset)
-        return {"text": told, **{split: items_hash(items) for split, items in self.items.items()}}
+        text = text_identity(self.texts) if self.texts else str(self.dataset)
+        return {"text": text, **{split: items_hash(items) for split, items in self.items.items()}}
 
     def run(self, settings: Mapping[str, Any], on_score: OnScore) -> Outcome:
         config = with_settings(self.config, settings)
-        told = json.dumps([flat(config), self.identity()], sort_keys=True)
-        named = hashlib.sha256(told.encode()).hexdigest()[:8]
+        about = json.dumps([told(config), self.identity()], sort_keys=True)
+        named = hashlib.sha256(about.encode()).hexdigest()[:8]
         run = self._trained(config, self.folder / f"{self.command}-{named}", on_score)
         found = [(self._value(line), line["step"]) for line in run.read_log()]
         known = [(value, step) for value, step in found if value is not None]
