@@ -152,7 +152,7 @@ def _predictions(place: Path, damage: Any) -> list[Reader]:
 
 def _settings(place: Path, damage: Any) -> list[Reader]:
     from danseo.config import RunConfig, read_config, read_settings, to_toml
-    from danseo.sweeps.ranges import read_space_file
+    from danseo.search.space import read_space_file
     from danseo.sweeps.space import read_sweep
 
     files: dict[str, tuple[str, Callable[[Path], object]]] = {
