@@ -2,14 +2,12 @@
 
 import io
 import json
-import math
 import re
 import time
 import zipfile
 from abc import ABC, abstractmethod
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -213,7 +211,7 @@ class Linear(Floor):
         return hstack([bag.transform(examples) for bag in self.bags.values()], format="csr")
 
     def save(self, folder: Path) -> None:
-        tokens = {name: list(bag.index) for name, bag in self.bags.items()}
+        tokens = {name: list(bag.tokens) for name, bag in self.bags.items()}
         _write_json(folder / "linear.json", {"task": self.task.name, "labels": self.labels, "tokens": tokens})
         arrays: dict[str, Any] = {f"rarity.{name}": bag.rarity for name, bag in self.bags.items()}
         content = io.BytesIO()
@@ -248,38 +246,34 @@ class Bag:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.index: dict[str, int] = {}
+        self.tokens: Sequence[str] = ()
         self.rarity: Array = np.zeros(0, dtype=np.float32)
 
     def fit(self, examples: Sequence[Any]) -> None:
         """Keep the tokens of at least two examples; of few examples, all."""
-        counts: Counter[str] = Counter()
-        for example in examples:
-            counts.update(set(self.view(example)))
-        least = 2 if len(examples) >= 1000 else 1
-        tokens = sorted(token for token, count in counts.items() if count >= least)
-        shares = [(1 + len(examples)) / (1 + counts[token]) for token in tokens]
-        self.restore(tokens, np.log(np.array(shares, dtype=np.float32)) + 1)
+        vectorizer = self._vectorizer(min_df=2 if len(examples) >= 1000 else 1)
+        with suppress(ValueError):  # no token is left: the bag stays empty
+            vectorizer.fit(examples)
+            self.restore(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_)
 
     def restore(self, tokens: Sequence[str], rarity: Array) -> None:
-        self.index, self.rarity = {token: number for number, token in enumerate(tokens)}, rarity
+        self.tokens, self.rarity = tokens, rarity
 
     def transform(self, examples: Sequence[Any]) -> Any:
         """A sparse matrix with a row per example."""
         from scipy.sparse import csr_matrix
 
-        columns, values, ends = array("i"), array("f"), array("q", [0])
-        for example in examples:
-            counts = Counter(self.index[token] for token in self.view(example) if token in self.index)
-            row = {column: (1 + math.log(count)) * self.rarity.item(column) for column, count in counts.items()}
-            length = math.sqrt(sum(value * value for value in row.values())) or 1.0
-            columns.extend(row)
-            values.extend(value / length for value in row.values())
-            ends.append(len(columns))
-        parts = (np.frombuffer(values, np.float32), np.frombuffer(columns, np.int32), np.frombuffer(ends, np.int64))
-        matrix = csr_matrix(parts, shape=(len(examples), len(self.index)), copy=True)
-        matrix.sort_indices()
-        return matrix
+        if not len(self.tokens):
+            return csr_matrix((len(examples), 0), dtype=np.float32)
+        vectorizer = self._vectorizer(vocabulary=self.tokens)
+        vectorizer.idf_ = self.rarity
+        return vectorizer.transform(examples)
+
+    def _vectorizer(self, **options: Any) -> Any:
+        require("scikit-learn")
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        return TfidfVectorizer(analyzer=self.view, sublinear_tf=True, dtype=np.float32, **options)
 
 
 # How examples are seen
