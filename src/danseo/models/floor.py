@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 import time
 import zipfile
@@ -232,10 +233,10 @@ class Linear(Floor):
 
     def _check(self) -> None:
         """A ValueError where the parts do not fit together."""
-        tokens = sum(len(bag.index) for bag in self.bags.values())
+        tokens = sum(len(bag.tokens) for bag in self.bags.values())
         columns = 1 if self.task.kind == "score" else len(self.labels)
         arrays: list[Array] = [self.weights, self.bias, self.range, *(bag.rarity for bag in self.bags.values())]
-        shapes = [(tokens, columns), (columns,), (2,), *((len(bag.index),) for bag in self.bags.values())]
+        shapes = [(tokens, columns), (columns,), (2,), *((len(bag.tokens),) for bag in self.bags.values())]
         is_numbers = all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays)
         if [array.shape for array in arrays] != shapes or not is_numbers or not set(self.labels) <= {*self.task.labels}:
             raise ValueError("parts that do not fit together")
@@ -257,7 +258,7 @@ class Bag:
             self.restore(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_)
 
     def restore(self, tokens: Sequence[str], rarity: Array) -> None:
-        self.tokens, self.rarity = tokens, rarity
+        self.tokens, self.rarity = list(dict.fromkeys(tokens)), rarity
 
     def transform(self, examples: Sequence[Any]) -> Any:
         """A sparse matrix with a row per example."""
