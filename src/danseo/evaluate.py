@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.adjusting import adjust
-from danseo.data.find import data_root, require_file
+from danseo.data.find import data_root, load, require_file, split_sha256
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError, DataError
 from danseo.files import content_sha256
@@ -46,9 +46,11 @@ def evaluate_run(
     """The score sheet of a run on a split or file; adjusted answers are scored beside the plain ones."""
     run = open_run(path)
     task = run.task
-    gold = file or require_file(task, split, data_root(data_dir))
-    examples = task.read(gold)
-    predictions = None if precision else _saved(run, task, gold, examples)
+    root = data_root(data_dir)
+    gold = file or require_file(task, split, root)
+    examples = task.read(gold) if file else load(task, split, root)
+    sha256 = content_sha256(gold) if file else split_sha256(task, split, root)
+    predictions = None if precision else _saved(run, task, sha256, examples)
     source = run.predictions_path("dev") if predictions else run.path / "model"
     if predictions is None:
         model = load_model(run, device, precision, trust_remote_code=trust_remote_code)
@@ -80,10 +82,10 @@ def evaluate_run(
     )
 
 
-def _saved(run: Run, task: Task, gold: Path, examples: Sequence[Any]) -> list[Prediction] | None:
+def _saved(run: Run, task: Task, sha256: str, examples: Sequence[Any]) -> list[Prediction] | None:
     """The saved predictions where they answer the file."""
     saved = run.predictions_path("dev")
-    if saved.is_file() and content_sha256(gold) == _dev_hash(run):
+    if saved.is_file() and sha256 == _dev_hash(run):
         return read_predictions(saved, task, examples, skip=task.needs_probabilities)
     return None
 

@@ -13,7 +13,6 @@ from danseo.data import find
 from danseo.display.escaping import say
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
-from danseo.files import content_sha256
 from danseo.models.families import checked_family, family_of
 from danseo.models.protocol import Family, Fitted
 from danseo.predictions.evidence import packed_arrays
@@ -72,8 +71,7 @@ def run_experiment(
     with something of the caller's own stands in for that of the model's name.
     """
     started, task = time.perf_counter(), get_task(config.task)
-    files = {split: find.require_file(task, split, root) for split in ("train", "dev")}
-    hashes = {path.name: content_sha256(path) for path in files.values()}
+    hashes = find.data_hashes(task, root)
     identity = identity_of(config, hashes)
     config = config if force else as_started(runs, config, identity)
     task = replace(task, halves=config.train.halves)
@@ -84,7 +82,7 @@ def run_experiment(
     with _owned(run, wait, quiet):
         if not force and _agreed(run.is_finished, device):  # or has been finished meanwhile
             return run
-        train, dev = (task.read(files[split]) for split in ("train", "dev"))
+        train, dev = (find.load(task, split, root) for split in ("train", "dev"))
         train, model = train[: config.limit or None], identity.get("model")
         chosen = family or checked
         carry_out(
@@ -130,7 +128,7 @@ class RunEvents:
         if is_first():
             if job.force:
                 job.run.remove()
-            job.run.start(job.config)
+            job.run.start(job.config, job.task)
             job.run.write_json("environment.json", {"data": job.hashes, "model": model_facts(job)})
 
     def note(self, line: str) -> None:
@@ -169,7 +167,12 @@ def finish(job: Job, fitted: Fitted) -> None:
 def identity_of(config: RunConfig, hashes: dict[str, str]) -> dict[str, str]:
     """What the run's results depend on besides its settings."""
     folder = Path(family_of(config.model).place(config.model))
-    return {**hashes, **({"model": folder_identity(folder)} if folder.is_dir() else {})}
+    own = get_task(config.task).own
+    return {
+        **hashes,
+        **({"model": folder_identity(folder)} if folder.is_dir() else {}),
+        **({"task": own.identity} if own else {}),
+    }
 
 
 def model_facts(job: Job) -> dict[str, str]:

@@ -83,7 +83,8 @@ def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
 
 def _with_recipe(folder: Path, task: Task) -> str:
     """The task itself or, where it has no recipe, the first with such examples and answers."""
-    alike = (other.name for other in TASKS.values() if (other.kind, other.form) == (task.kind, task.form))
+    alike = [other.name for other in TASKS.values() if (other.kind, other.form) == (task.kind, task.form)]
+    alike += [other.name for other in TASKS.values() if other.kind == task.kind]
     return next((name for name in (task.name, *alike) if (folder / f"{name}.toml").is_file()), task.name)
 
 

@@ -113,7 +113,7 @@ def train(
     started = chosen.pop("recipe", "default")
     facts = encoder_facts(model, started, trust_remote_code)
     run = run_experiment(
-        configured(found.name, model, started, chosen, facts),
+        configured(found.called, model, started, chosen, facts),
         _root(data),
         Path(runs),
         device=device,
@@ -139,8 +139,10 @@ def open(
 
 def runs(folder: PathOrText = "runs", *, task: str | None = None) -> RunList:
     """Every run below a folder, or those of one task."""
-    name = get_task(task).name if task else None
-    records = [record for record in find_runs(Path(folder)) if name in (None, record.task)]
+    records = find_runs(Path(folder))
+    is_known = any(record.task == task for record in records)  # users' own tasks are known by their runs
+    name = task if is_known or not task else get_task(task).name
+    records = [record for record in records if name in (None, record.task)]
     return RunList(tuple(OpenRun(record.run.path) for record in records))
 
 

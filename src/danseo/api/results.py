@@ -137,7 +137,7 @@ class OpenRun(Shown):
         from danseo.data.lines import given_example
         from danseo.predict import answered
 
-        task = get_task(self.task)
+        task = Run(self.path).task
         given = [
             (number, given_example(example, task, number, with_pos=self._model.reads_pos))
             for number, example in enumerate(examples, 1)
@@ -149,7 +149,7 @@ class OpenRun(Shown):
         """The predictions that the run saved, in the order of the examples that they answer."""
         from danseo.predictions.file import read_predictions
 
-        task = get_task(self.task)
+        task = Run(self.path).task
         return read_predictions(
             Run(self.path).predictions_path(split), task, examples, skip=list(task.needs_probabilities)
         )
@@ -190,7 +190,7 @@ class RunList(Shown, Sequence[OpenRun]):
 
     def best(self, task: str) -> OpenRun:
         """The finished run of a task with the highest headline score."""
-        name = get_task(task).name
+        name = task if any(run.task == task for run in self.listed) else get_task(task).name
         done = [run for run in self.listed if run.task == name and run.score is not None]
         if not done:
             raise DanseoError(f"no finished run of {name} among {len(self)} runs")

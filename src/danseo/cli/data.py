@@ -60,12 +60,39 @@ def data_check(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> None
     from danseo.listing import check_table
 
     root = data_root(data_dir)
+    if own := [task for task in tasks if task.own]:
+        from danseo.data.judging import judge
+
+        tables = [table for task in own for table in judge(task, root)]
+        show(tables, as_json, {"tasks": [task.name for task in own], "tables": [table.as_dict() for table in tables]})
+        return
     reports = check(root, tasks)
     show([check_table(reports, root)], as_json, {"data": str(root), "files": [report.as_dict() for report in reports]})
     if damaged := [report for report in reports if report.verdict == "damaged"]:
         raise DanseoError(f"{len(damaged)} damaged, the first: {damaged[0].note}")
     if all(report.verdict == "missing" for report in reports):
         raise DanseoError(f"no data in {root}; fetch it with `danseo data get`, or name a folder with --data")
+
+
+@data.command("describe")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), metavar="TASK.toml", help="The task file to write."
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@as_json_option
+def data_describe(files: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> None:
+    """Look at your own data, train and maybe dev, and write a task file that every command takes as a task."""
+    from danseo.data.guessing import describe_files
+    from danseo.files import write_atomically
+
+    if out.suffix != ".toml":
+        raise DanseoError(f"--out {out}: a task file ends in .toml")
+    if out.exists() and not force:
+        raise DanseoError(f"{out} is there already; edit it, or replace it with --force")
+    text = describe_files(files, out)
+    write_atomically(out, text)
+    print_json({"file": str(out), "text": text}) if as_json else click.echo(visible(text, keep="\n"), nl=False)
 
 
 @data.command("stats")

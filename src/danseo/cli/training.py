@@ -104,7 +104,7 @@ def train_config(
     if idle := [name for name in chosen if not family_of(model).uses(name)]:
         say(f"note: {model} has no use for {', '.join(idle)}")
     encoder = encoder_facts(model, recipe, bool(named.get("trust_remote_code")))
-    return configured(task.name, model, recipe, chosen, encoder)
+    return configured(task.called, model, recipe, chosen, encoder)
 
 
 @click.command("eval")

@@ -97,7 +97,7 @@ def train(as_json: bool, **given: Any) -> None:
     search = {name: given.pop(name) for name in _OWN}
     root, runs, device = data_root(given.pop("data_dir")), given.pop("runs"), given.pop("device")
     task, model, recipe, file = (given.pop(name) for name in ("task", "model", "recipe", "file"))
-    require("optuna", *family_of(model).packages(model, task.name))
+    require("optuna", *family_of(model).packages(model, task.called))
     settings = given.pop("settings")
     config = train_config(task, model, recipe, file, settings, given)
     _check_apart(search["space"], type(config), {**given, "model": model}, settings)

@@ -1,5 +1,6 @@
 """Finding and reading the KLUE files, and saying whether they are what they claim to be."""
 
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,8 @@ from danseo import __version__
 from danseo.errors import DataError
 from danseo.files import content_sha256, write_atomically
 from danseo.rows import is_parquet, read_object, read_rows
+from danseo.tasks.own import part_of
+from danseo.tasks.own.description import data_file
 from danseo.tasks.task import Task
 
 OFFICIAL_SHA256 = {  # of the unpacked content, where the official bytes are known
@@ -92,6 +95,8 @@ def _is_fresh(folder: Path) -> bool:
 
 def find_file(task: Task, split: str, root: Path) -> Path | None:
     """The file of a split: in the official folder or loose, plain or gzipped, or in the Hub's layout."""
+    if task.own:
+        return data_file(task.own, split, root)
     return find_named(task, task.file(split), root) or _find_hub_file(task, split, root)
 
 
@@ -124,6 +129,11 @@ def require_file(task: Task, split: str, root: Path) -> Path:
     """The file of a split, or a DataError that says what was looked for."""
     if path := find_file(task, split, root):
         return path
+    if task.own:
+        name = task.own.train if split == "train" or task.own.share else task.own.dev
+        raise DataError(
+            f"{task.name}: {name} is neither in {task.own.folder} nor in {root}; name its folder with --data"
+        )
     raise DataError(
         f"{task.name}: {_looked_for(task, split)} is not in {root}{'' if root.is_dir() else ' (no such folder)'}; "
         "run `danseo data get`, or name another folder with --data"
@@ -135,13 +145,33 @@ def _looked_for(task: Task, split: str) -> str:
 
 
 def load(task: Task, split: str, root: Path) -> list[Any]:
-    """The examples of a split."""
-    return task.read(require_file(task, split, root))
+    """The examples of a split, of a user's own data also those that are held out of one file."""
+    examples = task.read(require_file(task, split, root))
+    return part_of(task.own, examples, split) if task.own and task.own.share else examples
+
+
+def split_sha256(task: Task, split: str, root: Path) -> str:
+    """The hash of a split's file; where several splits are held in one file, of which part of it."""
+    found = content_sha256(require_file(task, split, root))
+    return (
+        hashlib.sha256(f"{found} {split} {task.own.share}".encode()).hexdigest()
+        if task.own and task.own.share
+        else found
+    )
+
+
+def data_hashes(task: Task, root: Path) -> dict[str, str]:
+    """The hashes of train and dev by the names of their files; a user's own files may have any name."""
+    paths = {split: require_file(task, split, root) for split in ("train", "dev")}
+    hashes = {split if task.own else path.name: split_sha256(task, split, root) for split, path in paths.items()}
+    if task.own and hashes["train"] == hashes["dev"]:
+        raise DataError(f"{task.name}: train and dev hold the same; hold out a share of train instead: dev = 0.1")
+    return hashes
 
 
 def load_splits(task: Task, root: Path) -> dict[str, list[Any]]:
     """The examples of every split that is there; one is due."""
-    found = [split for split in task.official_rows if find_file(task, split, root)]
+    found = [split for split in task.official_rows or ("train", "dev") if find_file(task, split, root)]
     return {split: load(task, split, root) for split in found or ("dev",)}
 
 

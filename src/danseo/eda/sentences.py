@@ -99,11 +99,14 @@ def text_view(task: Task) -> View:
 
 def number_view(task: Task) -> View:
     """One text or two with a number; the numbers in steps from the scale of the task."""
+    low, high = task.scale
+    step = (high - low) / len(_BINS)
+    names = tuple(f"{low + k * step:g}–{low + (k + 1) * step:g}" for k in range(len(_BINS)))
     view = View(
         label=task.label_word,
         unit="row",
-        labels=lambda example: (score_bin(example.gold),),
-        label_order=_BINS,
+        labels=lambda example: (names[min(max(int((example.gold - low) / step), 0), len(names) - 1)],),
+        label_order=names,
         tables=partial(_pair_checks, _number_checks(task)) if task.form == "pair" else lambda splits: [],
         panel=lambda splits: source_panel(view, splits),
         **_parts(task),
@@ -112,7 +115,8 @@ def number_view(task: Task) -> View:
 
 
 def _number_checks(task: Task) -> list[Any]:
-    return [(f"score of {SIMILAR} or more", lambda example: example.gold >= SIMILAR), _ALIKE, _WITHIN]
+    similar = [] if task.own else [(f"score of {SIMILAR} or more", lambda example: example.gold >= SIMILAR)]
+    return [*similar, _ALIKE, _WITHIN]
 
 
 def pair_view(task: Task) -> View:

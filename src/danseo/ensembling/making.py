@@ -88,7 +88,7 @@ def _combine(
     started: float,
 ) -> None:
     """Weights, answers, and the scores last."""
-    run.start(ensemble_config(members, options))
+    run.start(ensemble_config(members, options), members.task)
     run.write_json("members.json", {**facts, "members": located(members.listed, run)})
     try:
         weights = _weights(members, options, start, on_note)

@@ -129,7 +129,7 @@ class Kitchen:
         """Average, predict dev, write the run; scores last."""
         started = time.perf_counter()
         config = self._config()
-        self.run.start(config)
+        self.run.start(config, self.members.task)
         self.run.write_json("members.json", {**options, "members": located(self.members.listed, self.run)})
         weights = shares(self._greedy(start) if select else start)
         model = self._encoder(weights)

@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from danseo.data.find import data_root, find_file
+from danseo.data.find import data_root, find_file, load, split_sha256
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError
-from danseo.files import content_sha256
 from danseo.runs.answers import Member, open_run
 from danseo.runs.directory import Run
 from danseo.runs.index import Record, find_runs, in_order, read_record
 from danseo.runs.layouts.variants import distinct, label_variants
-from danseo.tasks import TASKS, get_task
+from danseo.tasks import TASKS
 from danseo.tasks.task import Task
 
 
@@ -60,9 +59,12 @@ class Collection:
 
     def tasks(self) -> list[Task]:
         """The tasks that have runs, in KLUE's order; others behind them by name."""
-        found = {record.task for record in self.records if record.settings}
+        found = {record.task: record for record in self.records if record.settings}
         known = [name for name in TASKS if name in found]
-        return [get_task(name) for name in (*known, *sorted(found - set(known)))]
+        return [found[name].run.task for name in (*known, *sorted(set(found) - set(known)))]
+
+    def _task(self, name: str) -> Task:
+        return next(record.run.task for record in self.records if record.settings and record.task == name)
 
     def done(self, task: Task) -> list[Record]:
         """The finished runs of a task, each once."""
@@ -77,13 +79,13 @@ class Collection:
 
     def _read_dev(self, name: str) -> tuple[str, list[Any]] | None:
         if name not in self._dev:
-            self._dev[name] = _read(name, "dev", self.data_dir)
+            self._dev[name] = _read(self._task(name), "dev", self.data_dir)
         return self._dev[name]
 
     def train(self, task: Task) -> list[Any] | None:
         """The training examples, where they are there."""
         if task.name not in self._train:
-            found = _read(task.name, "train", self.data_dir)
+            found = _read(task, "train", self.data_dir)
             self._train[task.name] = found[1] if found else None
         return self._train[task.name]
 
@@ -92,7 +94,7 @@ class Collection:
         examples = self.dev(record)
         if examples is None:
             return None
-        task = get_task(record.task)
+        task = record.run.task
         try:
             member = open_run(record, task, examples)
         except DanseoError:
@@ -101,11 +103,11 @@ class Collection:
         return Answers([examples[place] for place in places], member.chosen(places))
 
 
-def _read(name: str, split: str, data_dir: str | None) -> tuple[str, list[Any]] | None:
-    task = get_task(name)
+def _read(task: Task, split: str, data_dir: str | None) -> tuple[str, list[Any]] | None:
     try:
-        path = find_file(task, split, data_root(data_dir))
-        return (content_sha256(path), task.read(path)) if path else None
+        root = data_root(data_dir)
+        is_there = find_file(task, split, root) is not None
+        return (split_sha256(task, split, root), load(task, split, root)) if is_there else None
     except DanseoError:
         return None  # pages without examples say so; `danseo data check` says why
 

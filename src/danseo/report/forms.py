@@ -127,7 +127,7 @@ def _texts(task: Task, example: Any) -> list[Line]:
         return [Line("text", tuple(marked(example.text, marks)))]
     if getattr(example, "pair", None) is None:
         return [Line("text", (Piece(example.text),))]
-    names = ("premise", "hypothesis") if task.name == "nli" else ("sentence 1", "sentence 2")
+    names = task.parts
     return [Line(name, (Piece(text),)) for name, text in zip(names, (example.text, example.pair), strict=True)]
 
 

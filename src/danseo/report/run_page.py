@@ -15,7 +15,6 @@ from danseo.runs.layouts.single import run_tables, warnings_of
 from danseo.scoring.breakdown import details
 from danseo.scoring.calibration import Calibration, calibration
 from danseo.scoring.slices import by_length, by_seen
-from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 NO_DATA = (
@@ -83,7 +82,7 @@ def _inside(collection: Collection, record: Record, most: int) -> list[Section]:
     answers = collection.answers(record)
     if answers is None:
         return [Section("Where the score comes from", [NoteBlock(NO_DATA)])]
-    task = get_task(record.task)
+    task = record.run.task
     part = "all of dev" if record.scores["reported_on"] == "dev" else "the report half of dev"
     blocks = [_breakdown(table) for table in details(task, answers.examples, answers.member.predictions)]
     return [

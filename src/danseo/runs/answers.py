@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from danseo.data.find import data_root, require_file
+from danseo.data.find import data_root, load, require_file, split_sha256
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError, PredictionError
 from danseo.files import content_sha256, read_bytes
@@ -119,10 +119,11 @@ def open_members(paths: Sequence[Path], data_dir: str | None) -> Members:
     _same("task", {path: record.task for path, record in records.items()})
     task = next(iter(records.values())).run.task
     sha = _same("dev file", {path: dev_hash(record) for path, record in records.items()})
-    gold = require_file(task, "dev", data_root(data_dir))
-    if content_sha256(gold) != sha:
+    root = data_root(data_dir)
+    gold = require_file(task, "dev", root)
+    if split_sha256(task, "dev", root) != sha:
         raise DanseoError(f"{gold} is not the dev file that the runs were scored on; name its folder with --data")
-    examples = task.read(gold)
+    examples = load(task, "dev", root)
     listed = [_member(path, records.get(path), task, examples) for path in paths]
     hashes = {name: sha for record in records.values() for name, sha in record.surroundings["data"].items()}
     return _with_scores(Members(task, examples, gold, hashes, listed))

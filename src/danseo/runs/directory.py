@@ -18,12 +18,14 @@ from danseo.predictions.file import write_predictions
 from danseo.records import Prediction
 from danseo.runs.naming import folder_name
 from danseo.tasks import get_task
+from danseo.tasks.own import stored_task
 from danseo.tasks.task import Task
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
 SEAL = "sha256.txt"  # of a checkpoint's two files, as a flipped bit shows nowhere else
 FAILED, PRUNED = "error.txt", "pruned.txt"  # why a run ended without scores
 STANDING = "standing.json"  # how far a training is, while it goes on
+OWN_TASK = "task.toml"  # the description of a user's own task, with its labels
 KEPT = "weights"  # where averaging keeps last, best_raw, best_swa and final_swa
 
 
@@ -38,13 +40,18 @@ def fingerprint(config: RunConfig, identity: Mapping[str, str]) -> str:
 
 def run_name(config: RunConfig, identity: Mapping[str, str]) -> str:
     """ner--klue-roberta-base--s42--9f31c0de."""
-    return f"{config.task}--{folder_name(config.model)}--s{config.seed}--{fingerprint(config, identity)}"
+    return f"{task_name(config.task)}--{folder_name(config.model)}--s{config.seed}--{fingerprint(config, identity)}"
+
+
+def task_name(task: str) -> str:
+    """The name of a task as settings call it, which for a user's own is a file."""
+    return Path(task).stem if task.endswith(".toml") else task
 
 
 def run_path(runs: Path, config: RunConfig, identity: Mapping[str, str]) -> Path:
     """Where a run is, or will be: the fingerprint finds it also under the name that its model's folder had before."""
     named = runs / run_name(config, identity)
-    pattern = f"{config.task}--*--s{config.seed}--{fingerprint(config, identity)}"
+    pattern = f"{task_name(config.task)}--*--s{config.seed}--{fingerprint(config, identity)}"
     return (
         named if named.exists() else min((path.parent for path in runs.glob(f"{pattern}/config.toml")), default=named)
     )
@@ -106,11 +113,14 @@ class Run:
     @property
     def task(self) -> Task:
         """The run's task, with dev parted as it was."""
-        config = self.config
-        return replace(get_task(config.task), halves=config.train.halves)
+        config, own = self.config, self.path / OWN_TASK
+        return replace(stored_task(own) if own.is_file() else get_task(config.task), halves=config.train.halves)
 
-    def start(self, config: Any) -> None:
-        """Make the directory and write the settings, unless an earlier start did."""
+    def start(self, config: Any, task: Task | None = None) -> None:
+        """Make the directory and write the settings, unless an earlier start did; a user's own task is kept, too."""
+        if task and task.own:
+            self._write(OWN_TASK, task.own.as_toml())
+            config = replace(config, task=task.name)
         self._write("config.toml", to_toml(config))
         self.forget_end()
 

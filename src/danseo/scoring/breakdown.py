@@ -93,7 +93,10 @@ def _confusion(labels: Sequence[str], golds: Sequence[str], answers: Sequence[st
 def _numbers(task: Task, examples: Sequence[Any], answers: list[float]) -> list[Table]:
     golds = golds_of(examples)
     sources = [example.source or "not known" for example in examples]
-    bands = [f"{int(min(gold, 4.999))}-{int(min(gold, 4.999)) + 1}" for gold in golds]
+    low, high = task.scale
+    step = (high - low) / 5
+    places = [min(max(int((gold - low) / step), 0), 4) for gold in golds]
+    bands = [f"{low + place * step:g}-{low + (place + 1) * step:g}" for place in places]
     return [
         _number_table("per source", sources, golds, answers),
         _number_table("per gold score", bands, golds, answers),

@@ -10,7 +10,6 @@ from danseo.config import RunConfig, flat
 from danseo.data import find
 from danseo.errors import DanseoError
 from danseo.experiment import identity_of
-from danseo.files import content_sha256
 from danseo.models.families import family_of
 from danseo.runs.directory import Run, as_started, run_path
 from danseo.runs.index import Record, find_runs, read_record
@@ -85,9 +84,8 @@ class Planner:
         if name in self.hashes:
             return
         task = get_task(name)
-        files = {split: find.require_file(task, split, self.root) for split in ("train", "dev")}
-        counts = {split: len(task.read(path)) for split, path in files.items()}
-        self.hashes[name] = {path.name: content_sha256(path) for path in files.values()}
+        counts = {split: len(find.load(task, split, self.root)) for split in ("train", "dev")}
+        self.hashes[name] = find.data_hashes(task, self.root)
         self.examples[name] = counts
 
     def _identity(self, config: RunConfig) -> dict[str, str]:
@@ -105,7 +103,7 @@ def _check_directory(point: Point) -> None:
     if not (path / "config.toml").is_file():
         return
     own, there = flat(point.config), flat(point.run.config)
-    differing = [name for name in own if own[name] != there[name] and name not in ("train.threads", "model")]
+    differing = [name for name in own if own[name] != there[name] and name not in ("train.threads", "model", "task")]
     if differing:
         name = differing[0]
         raise DanseoError(

@@ -89,7 +89,7 @@ class Sweep:
         missing = [name for name in ("task", "model") if name not in chosen]
         if missing:
             raise DanseoError(f"no {' and no '.join(missing)} given; set it in the file, in [grid] or in each [[runs]]")
-        task, model = get_task(chosen.pop("task")).name, chosen.pop("model")
+        task, model = get_task(chosen.pop("task")).called, chosen.pop("model")
         recipe = chosen.pop("recipe", family_of(model).recipe)
         encoder = look(model, recipe, bool(chosen.get("trust_remote_code")))
         return configured(task, model, recipe, chosen, encoder)

@@ -122,10 +122,11 @@ def series_file(order: Order) -> Path | None:
 def leave_reason(run: Any, config: Any, message: str, trace: str = "", *, is_pruned: bool = False) -> None:
     """The settings and the reason, so that the run shows in every table, failed or pruned."""
     from danseo.errors import DanseoError
+    from danseo.tasks import get_task
 
     with suppress(DanseoError):
         if not (run.path / "config.toml").is_file():
-            run.start(config)
+            run.start(config, get_task(config.task))
         if trace:
             run.write_bytes("traceback.txt", trace.encode("utf-8", "replace"))
         run.prune(message) if is_pruned else run.fail(message)

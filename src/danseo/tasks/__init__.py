@@ -9,6 +9,7 @@ from typing import Any
 from danseo.errors import UnknownTask
 from danseo.rows import check_unique
 from danseo.tasks import dp, mrc, ner, nli, relation, sts, wos, ynat
+from danseo.tasks.own import own_task
 from danseo.tasks.task import Task
 
 
@@ -28,7 +29,12 @@ TASKS = {module.TASK.name: _guarded(module.TASK) for module in (ynat, sts, nli, 
 
 
 def get_task(name: str) -> Task:
-    """The task of this name, in danseo's or KLUE's spelling: re and RE, ynat and TC."""
+    """The task of this name, in danseo's or KLUE's spelling, re and RE, ynat and TC; or that of a user's TOML file."""
+    if name.endswith(".toml"):
+        task = own_task(Path(name))
+        if task.name in TASKS:
+            raise UnknownTask(f"{name}: {task.name} is the name of a KLUE task; rename the file")
+        return task
     for task in TASKS.values():
         if name.casefold() in (task.name, task.short.casefold()):
             return task

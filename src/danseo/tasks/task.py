@@ -51,6 +51,12 @@ class Task:
     """What resampling and the halves of dev keep together: passage, premise, dialogue."""
     halves: int = NEWEST_HALVES
     """The rule by which dev is parted; a run's own where it is older."""
+    scale: tuple[float, ...] = (0.0, 5.0)
+    """The least and the greatest number of a task whose answers are numbers."""
+    own: Any = None
+    """The description of a task of the user's own."""
+    address: str = ""
+    """Where a task of the user's own is described, as settings name it."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Column of the benchmark's table -> metric id, in the benchmark's order."""
     shown_metrics: tuple[str, ...] = ()
@@ -65,6 +71,11 @@ class Task:
     """Official fields that no reader needs, so that their absence shows only in a check."""
     sample: str = ""
     """The module of the built-in sample that makes its examples; "" where it has none."""
+
+    @property
+    def called(self) -> str:
+        """How the settings of a run name the task: the file of a user's own, else its name."""
+        return self.address or self.name
 
     @property
     def headline(self) -> str:

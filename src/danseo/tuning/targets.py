@@ -75,11 +75,9 @@ class TrainTarget:
 
     def identity(self) -> dict[str, Any]:
         from danseo.data import find
-        from danseo.files import content_sha256
         from danseo.tasks import get_task
 
-        files = [find.require_file(get_task(self.config.task), split, self.root) for split in ("train", "dev")]
-        return {path.name: content_sha256(path) for path in files}
+        return dict(find.data_hashes(get_task(self.config.task), self.root))
 
     def run(self, settings: Mapping[str, Any], on_score: OnScore) -> Outcome:
         from danseo.experiment import run_experiment

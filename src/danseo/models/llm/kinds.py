@@ -32,5 +32,5 @@ def make_asking(task: Task, config: PromptConfig, template: Template) -> Asking:
         raise DanseoError(f"prompt.allowed_only: only re has types that allow labels; {task.name} has none")
     if config.salvage and (task.kind != "tag" or config.shape != "json"):
         raise DanseoError("prompt.salvage: only entities in JSON can be saved from a reply that was cut off")
-    kind = Relate if task.name == "re" else KINDS[task.kind]
+    kind = Relate if task.form == "relation" else KINDS[task.kind]
     return kind(task, config, template)

@@ -39,7 +39,12 @@ class Choice:
 def with_task(folder: Path, task: str | None) -> list[Record]:
     """The runs of a folder; only those of one task where it is named."""
     records = find_runs(folder)
-    return [record for record in records if record.task == get_task(task).name] if task else records
+    return [record for record in records if record.task == _named(task, records)] if task else records
+
+
+def _named(task: str, records: list[Record]) -> str:
+    """The name of a task; runs may be of users' own tasks, whose files are not needed here."""
+    return task if any(record.task == task for record in records) else get_task(task).name
 
 
 def chosen_tables(records: list[Record], choice: Choice) -> list[Table]:
@@ -49,7 +54,7 @@ def chosen_tables(records: list[Record], choice: Choice) -> list[Table]:
 
 
 def _tables(records: list[Record], choice: Choice) -> list[Table]:
-    name = get_task(choice.task).name if choice.task else None
+    name = _named(choice.task, records) if choice.task else None
     paths, wide = choice.with_paths or choice.for_programs, choice.wide
     if choice.layout == "seed000":
         return seed_tables(records, name or "ner", with_paths=paths)

@@ -9,7 +9,6 @@ from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
 from danseo.runs.layouts.listing import t_interval
 from danseo.runs.layouts.variants import distinct, key_of, label_variants
-from danseo.tasks import get_task
 
 _NAMES = {"ner/entity_f1@official-1": "entity F1", "ner/char_f1@official-1": "char F1"}
 NOTE = "std divides by n - 1, the population std by n (as the old report printed it)"
@@ -21,7 +20,7 @@ def seed_tables(records: Sequence[Record], task: str = "ner", *, with_paths: boo
     chosen = found.records
     if not chosen:
         raise DanseoError(f"--table seed000: no runs of {task} there; name a task with --task")
-    metrics = get_task(task).table_metrics[:2]
+    metrics = chosen[0].run.task.table_metrics[:2]
     labels = dict(zip(map(id, chosen), label_variants(chosen), strict=True))
     rows: list[tuple[Any, ...]] = []
     for seeds in sorted({record.seeds for record in chosen}, key=lambda seeds: (len(seeds) != 1, seeds)):

@@ -5,7 +5,7 @@ from typing import Any
 
 from danseo.display.table import Table, shown_interval
 from danseo.errors import DanseoError
-from danseo.runs.directory import Run
+from danseo.runs.directory import OWN_TASK, Run, task_name
 
 _NAMES = {"report": "report half of dev", "dev": "all of dev"}
 
@@ -52,14 +52,24 @@ def floors_of(run: Run, scores: dict[str, Any]) -> dict[str, dict[str, dict[str,
     return found
 
 
+def _same_task(run: Run, other: Run) -> bool:
+    """Whether both are of the same task, also where users describe their own."""
+    texts = [path.read_bytes() if (path := each.path / OWN_TASK).is_file() else b"" for each in (run, other)]
+    return texts[0] == texts[1]
+
+
 def _linear_beside(run: Run) -> dict[str, Any] | None:
     """The scores of a finished linear run in the same folder, on the same data."""
     config, facts = run.config, run.read_json("environment.json")
-    for path in sorted(run.path.parent.glob(f"{config.task}--linear--*/scores.json")):
+    for path in sorted(run.path.parent.glob(f"{task_name(config.task)}--linear--*/scores.json")):
         other = Run(path.parent)
         try:
             known: dict[str, Any] = other.read_json("scores.json")
-            alike = other.config.limit == config.limit and other.read_json("environment.json")["data"] == facts["data"]
+            alike = (
+                _same_task(run, other)
+                and other.config.limit == config.limit
+                and other.read_json("environment.json")["data"] == facts["data"]
+            )
         except (DanseoError, KeyError):
             continue  # a damaged run is no floor
         if alike and other.config.model == "linear" and other.path.resolve() != run.path.resolve():

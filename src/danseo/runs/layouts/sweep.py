@@ -8,7 +8,6 @@ from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
 from danseo.runs.layouts.seeds import short_name
 from danseo.runs.layouts.variants import distinct, model_names, short_setting, shown_settings, shown_traits
-from danseo.tasks import get_task
 
 _ALWAYS = ("train.learning_rate", "train.epochs", "train.batch_size")
 _LOSS = "validation loss"
@@ -23,7 +22,7 @@ def sweep_table(
     chosen = sorted(found.records, key=_order)
     if not chosen:
         raise DanseoError(f"--table sweep: no runs of {name} there")
-    described = get_task(name)
+    described = chosen[0].run.task
     metrics = [*described.table_metrics, *described.shown_metrics]
     metrics.sort(key=lambda id_: id_ != described.headline)
     settings = shown_settings(chosen, _ALWAYS, wide=wide)
