@@ -161,9 +161,11 @@ def predict_command(run: Path, file: str, output: Path | None, batch: int, **rea
 @click.option(
     "--table",
     "layout",
-    type=click.Choice(["seed000", "sweep", "klue"]),
-    help="By seed with ensembles, by settings with the best marked, or models × tasks beside published scores.",
+    type=click.Choice(["seed000", "sweep", "klue", "ner-systems"]),
+    help="By seed with ensembles, by settings with the best marked, models × tasks beside published scores, or all NER "
+    "systems at three levels with their mistakes.",
 )
+@data_option
 @click.option("--group", metavar="KEYS", help="Mean ± std over seeds, by these settings first: model,task.")
 @click.option("--metric", metavar="ID", help="Which metric. [default: the task's headline]")
 @click.option("--task", help="Only runs of this task.")

@@ -112,6 +112,18 @@ def entity_counts(tagged: Tagged, formula: Formula = macro_f1) -> Counts:
     return Counts(tagged.entity_table, formula)
 
 
+def entity_tally(tagged: Tagged) -> tuple[float, float, float]:
+    """Entities of all sentences and types: found, answered, in gold."""
+    hits, answered, gold = _pooled(tagged).sum(axis=1)
+    return float(hits), float(answered), float(gold)
+
+
+def token_type_tally(tagged: Tagged) -> tuple[float, float, float]:
+    """Units inside entities: right by type, answered, in gold."""
+    hits, answered, gold = token_type_f1(tagged).table.reshape(tagged.n, -1, 3).sum(axis=(0, 1))
+    return float(hits), float(answered), float(gold)
+
+
 def entity_precision(tagged: Tagged) -> Counts:
     """Share of the answered entities that are right."""
     hits, answered, _ = _pooled(tagged)

@@ -116,24 +116,40 @@ def _number_table(title: str, keys: Sequence[str], golds: Sequence[float], answe
 
 def _entities(task: Task, examples: Sequence[Any], answers: list[Sequence[str]]) -> list[Table]:
     types = list(dict.fromkeys(label[2:] for label in task.labels if label != "O"))
-    right, answered, gold, errors = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
-    for example, answer in zip(examples, answers, strict=True):
-        shown = [tag for tag, character in zip(answer, example.text, strict=True) if character != " "]
-        due = [tag for tag, character in zip(example.gold, example.text, strict=True) if character != " "]
-        found, wanted = set(spans_of(shown)), set(spans_of(due))
+    right, answered, gold = Counter[str](), Counter[str](), Counter[str]()
+    for found, wanted in _entity_sets(examples, answers):
         answered.update(span[2] for span in found)
         gold.update(span[2] for span in wanted)
         right.update(span[2] for span in found & wanted)
-        errors.update(entity_error(span, wanted) for span in found - wanted)
-        errors["missed"] += sum(not any(_touch(span, other) for other in found) for span in wanted)
-    meaning: list[tuple[object, ...]] = [(name, errors[name], text) for name, text in _ENTITY_ERRORS.items()]
+    errors = entity_mistakes(examples, answers)
+    meaning: list[tuple[object, ...]] = [(name, errors[name], text) for name, text in ENTITY_ERRORS.items()]
     return [
         found_table("per entity type", "type", _counted(types, right, answered, gold)),
         Table("entity errors", ("error", "count", "meaning"), meaning),
     ]
 
 
-_ENTITY_ERRORS = {
+Spans = set[tuple[int, int, str]]
+
+
+def _entity_sets(examples: Sequence[Any], answers: Sequence[Sequence[str]]) -> Iterable[tuple[Spans, Spans]]:
+    """The answered and the gold entities of each sentence, spaces removed."""
+    for example, answer in zip(examples, answers, strict=True):
+        shown = [tag for tag, character in zip(answer, example.text, strict=True) if character != " "]
+        due = [tag for tag, character in zip(example.gold, example.text, strict=True) if character != " "]
+        yield set(spans_of(shown)), set(spans_of(due))
+
+
+def entity_mistakes(examples: Sequence[Any], answers: Sequence[Sequence[str]]) -> Counter[str]:
+    """How often each kind of mistake was made."""
+    errors = Counter[str]()
+    for found, wanted in _entity_sets(examples, answers):
+        errors.update(entity_error(span, wanted) for span in found - wanted)
+        errors["missed"] += sum(not any(_touch(span, other) for other in found) for span in wanted)
+    return errors
+
+
+ENTITY_ERRORS = {
     "wrong type": "right borders, another type",
     "wrong border": "overlaps a gold entity of its type",
     "wrong type and border": "overlaps only gold entities of other types",

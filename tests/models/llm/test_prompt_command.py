@@ -144,3 +144,38 @@ def test_servers_are_not_trained(small, capsys):
     code, _, err = run(capsys, "train", "ynat", "-m", "server:x", "--data", small / "data")
     assert code == 2
     assert "danseo prompt ynat -m server:x" in err
+
+
+def test_ner_systems_stand_in_one_table(small, tmp_path, capsys):
+    dev = examples(small, "ner")
+    gold = knowing(dev, "ner")
+
+    def answer(body, before):
+        text = gold(body)
+        return said(text if dev[0].text not in body["messages"][-1]["content"] else "모름")
+
+    options = ("--data", small / "data", "--runs", tmp_path / "runs")
+    assert run(capsys, "train", "ner", "-m", "majority", *options)[0] == 0
+    with serving(answer) as (url, _):
+        assert run(capsys, "prompt", "ner", "-m", "server:stub", "--url", url, *options)[0] == 0
+    command = ("runs", tmp_path / "runs", "--table", "ner-systems", "--data", small / "data")
+    code, out, err = run(capsys, *command, "--json")
+    assert code == 0, err
+    rows = {row["model"]: row for row in json.loads(out)}
+    served = rows["server:stub"]
+    assert served["system"] == "prompted server"
+    assert served["entity P"] == 100
+    assert served["entity R"] < 100
+    assert served["sentence %"] == pytest.approx(100 * (len(dev) - 1) / len(dev))
+    assert served["failed %"] == pytest.approx(100 / len(dev), abs=1e-3)
+    assert served["missed"] > 0
+    assert served["deterministic"] == "no"
+    assert rows["majority"]["failed %"] is None
+    for style in ("markdown", "csv", "latex"):
+        assert "prompted server" in run(capsys, *command, "--format", style)[1]
+    shorter = tmp_path / "shorter"
+    write_sample(shorter)
+    assert run(capsys, "train", "ner", "-m", "majority", "--data", shorter, "--runs", tmp_path / "runs")[0] == 0
+    code, _, err = run(capsys, *command)
+    assert code == 2
+    assert "different sentences" in err

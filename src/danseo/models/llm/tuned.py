@@ -239,9 +239,7 @@ def merge(config: RunConfig, folder: Path, out: Path) -> dict[str, Any]:
                 module.merge()
                 parent, _, own = name.rpartition(".")
                 setattr(model.get_submodule(parent), own, module.get_base_layer())
-        for attribute in ("peft_config", "_hf_peft_config_loaded"):
-            if hasattr(model, attribute):
-                delattr(model, attribute)
+        vars(model).pop("peft_config", None)
     model.save_pretrained(out)
     here.writing.tokenizer.save_pretrained(out)
     write_atomically(out / "prompt.txt", (folder / "prompt.txt").read_bytes())

@@ -11,6 +11,7 @@ from danseo.runs.layouts.klue import klue_tables
 from danseo.runs.layouts.listing import group_table, run_table
 from danseo.runs.layouts.seeds import seed_tables
 from danseo.runs.layouts.sweep import sweep_table
+from danseo.runs.layouts.systems import systems_tables
 from danseo.tasks import get_task
 
 
@@ -19,13 +20,15 @@ class Choice:
     """What was asked for."""
 
     layout: str | None = None
-    """seed000, sweep or klue; None lists runs, or their groups."""
+    """seed000, sweep, klue or ner-systems; None lists runs, or their groups."""
     group: str | None = None
     metric: str | None = None
     task: str | None = None
     sort: str = "name"
     with_paths: bool = False
     wide: bool = False
+    data_dir: str | None = None
+    """Where the gold of ner-systems is."""
     for_programs: bool = False
     """Everything, in one table where that is possible."""
 
@@ -62,6 +65,8 @@ def _tables(records: list[Record], choice: Choice) -> list[Table]:
         return [sweep_table(records, name, with_paths=paths, wide=wide)]
     if choice.layout == "klue":
         return klue_tables(records, with_paths=paths, in_one=choice.for_programs)
+    if choice.layout == "ner-systems":
+        return systems_tables(records, choice.data_dir, with_paths=paths)
     if choice.sort == "score":
         records = sorted(records, key=lambda record: -((record.score(choice.metric) or {}).get("value") or -1e9))
     if choice.group:

@@ -1,0 +1,137 @@
+"""Fine-tuned language models: what is learned, and that it goes on, is saved, merged and asked again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from danseo.config import RunConfig, with_settings
+from danseo.experiment import run_experiment
+from danseo.models.families import load_model
+from danseo.models.llm.asking import Asking
+from danseo.models.llm.tuned import Replies, ReplyNetwork, Tuned, encoded
+from danseo.tasks import TASKS
+from danseo.training.features import IGNORED
+from tests.models.llm.test_prompt_command import run, small  # noqa: F401
+from tests.tiny import read_split
+
+QUICK = {"precision": "fp32", "threads": 1, "batch_size": 8, "epochs": 1, "learning_rate": 5e-3, "max_length": 4000}
+QUICK |= {"lora": 4, "evaluations": 2, "prompt.mode": "likelihood"}
+
+
+def config(small, task="ynat", **settings) -> RunConfig:  # noqa: F811
+    base = RunConfig(task=task, model=f"llm:{small / 'tiny'}", recipe="llm")
+    return with_settings(base, {**QUICK, **settings})
+
+
+@pytest.fixture(scope="module")
+def made(small):  # noqa: F811
+    return Tuned(config(small), TASKS["ynat"], "cpu")
+
+
+def losses(made, features) -> torch.Tensor:
+    network = ReplyNetwork(made.model.eval(), 0, keeps_frozen=False)
+    objective = Replies(features)
+    batch = network.collate(features, objective, True)
+    with torch.no_grad():
+        return torch.stack(objective.loss(network(batch), batch))
+
+
+def test_prompts_are_a_prefix_and_the_end_is_learned(made, sample):
+    asking, examples = made.prompted.asking, read_split(sample, "ynat", "dev", 3)
+    features, left = encoded(asking, made.writing, examples, 4000)
+    assert left == 0
+    for record, example in zip(features, examples, strict=True):
+        prompt = made.writing.prompt(asking.messages(example))
+        assert record.ids[: len(prompt)] == prompt
+        assert record.ids[-1] == made.writing.end
+        batch = ReplyNetwork(made.model, 0, keeps_frozen=False).collate([record], None, True)
+        learned = batch["following"][0][batch["following"][0] != IGNORED].tolist()
+        assert learned == record.ids[len(prompt) :]
+    assert encoded(asking, made.writing, examples, 10) == ([], 3)
+
+
+def test_the_loss_depends_on_replies_alone(made, sample):
+    asking, examples = made.prompted.asking, read_split(sample, "ynat", "dev", 4)
+    features, _ = encoded(asking, made.writing, examples, 4000)
+    together = losses(made, features)
+    alone = sum(losses(made, [record]) for record in features)
+    assert torch.allclose(together, alone, rtol=1e-4)  # neither padding nor batch mates
+    plain = 0.0
+    for record in features:  # the library's own loss over the same tokens
+        ids = torch.tensor([record.ids])
+        labels = ids.clone()
+        labels[0, : record.fields["start"]] = IGNORED
+        with torch.no_grad():
+            found = made.model(input_ids=ids, labels=labels).loss
+        plain += float(found) * (len(record) - record.fields["start"])
+    assert float(together[0]) == pytest.approx(plain, rel=1e-4)
+    assert float(together[1]) == sum(len(record) - record.fields["start"] for record in features)
+
+
+def test_a_training_learns_is_saved_and_asked_again(small, tmp_path, capsys):  # noqa: F811
+    settings = config(small, epochs=6)
+    made = run_experiment(settings, small / "data", tmp_path, quiet=True)
+    scores = made.read_json("scores.json")
+    log = made.read_log()
+    assert log[-1]["loss"] < log[0]["loss"]
+    assert scores["monitor"] == "reply loss"
+    assert scores["replies"]["asked"] == len(read_dev(small))
+    names = {path.name for path in (made.path / "model").iterdir()}
+    assert {"adapter_model.safetensors", "base.json", "prompt.txt", "prompt.json"} <= names
+    assert "model.safetensors" not in names
+    again = load_model(made).predict(read_dev(small))
+    saved = [json.loads(line) for line in made.predictions_path("dev").read_text("utf-8").splitlines()]
+    assert [p.answer for p in again] == [record["answer"] for record in saved]
+    for one, other in zip(again, saved, strict=True):
+        assert one.probabilities == pytest.approx(other["probabilities"], abs=1e-4)
+    out = tmp_path / "merged"
+    code, said, err = run(
+        capsys, "export", made.path, "--to", "merged", "--out", out, "--data", small / "data", "--json"
+    )
+    assert code == 0, err
+    document = json.loads(said)
+    assert document["rescored"] == pytest.approx(document["scored"], abs=1e-6)
+    assert document["changed_answers"] == 0
+    from transformers import AutoModelForCausalLM
+
+    assert not any("lora" in name for name, _ in AutoModelForCausalLM.from_pretrained(out).named_parameters())
+
+
+def read_dev(small: Path) -> list:  # noqa: F811
+    return TASKS["ynat"].read(small / "data" / "ynat-v1.1" / "ynat-v1.1_dev.json")
+
+
+def test_a_killed_training_goes_on_bit_for_bit(small, tmp_path):  # noqa: F811
+    class Killed(Exception):
+        pass
+
+    def stop(step, score):
+        raise Killed
+
+    whole = run_experiment(config(small, lora_dropout=0.1), small / "data", tmp_path / "a", quiet=True)
+    with pytest.raises(Killed):
+        run_experiment(config(small, lora_dropout=0.1), small / "data", tmp_path / "b", quiet=True, on_score=stop)
+    resumed = run_experiment(config(small, lora_dropout=0.1), small / "data", tmp_path / "b", quiet=True)
+    weights = [(r.path / "model" / "adapter_model.safetensors").read_bytes() for r in (whole, resumed)]
+    assert weights[0] == weights[1]
+
+
+def test_the_score_may_judge(small, tmp_path):  # noqa: F811
+    settings = config(small, **{"prompt.judge": "score", "prompt.judge_on": 4, "evaluations": 1})
+    made = run_experiment(settings, small / "data", tmp_path, quiet=True)
+    assert made.read_json("scores.json")["monitor"] == "ynat/macro_f1@official-1 of written replies"
+
+
+def test_shots_are_refused(small):  # noqa: F811
+    from danseo.errors import DanseoError
+
+    changed = replace(config(small), prompt=replace(config(small).prompt, shots=2))
+    with pytest.raises(DanseoError, match="asked without examples"):
+        Tuned(changed, TASKS["ynat"], "cpu")
+
+
+def test_every_kind_has_its_own_way_of_asking():
+    assert len({cls.__name__ for cls in Asking.__subclasses__()}) == 6
