@@ -8,7 +8,7 @@ DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining attack proof proof-tasks \
-	proof-masked proof-sweeps mini clean
+	proof-masked proof-sweeps proof-llm mini clean
 
 install: $(STAMP)
 
@@ -68,7 +68,7 @@ proof: $(STAMP)
 proof-tasks: $(STAMP)
 	@$(BIN)/python bench/proof.py
 
-proof-masked proof-sweeps: proof-%: $(STAMP)
+proof-masked proof-sweeps proof-llm: proof-%: $(STAMP)
 	@$(BIN)/python bench/proof_$*.py
 
 # The encoder in the box, pre-trained from nothing: half a day on one core. The same command goes on after a kill.
