@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing danseo into $(VENV) (the first time takes a few minutes)"
 	@$(BIN)/pip install -qq --constraint constraints.txt torch
-	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[train,ko,sweep,llm,spacy,gliner,dev]'
+	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[train,ko,sweep,onnx,serve,llm,spacy,gliner,dev]'
 	@$(BIN)/python -c "import danseo, torch, transformers, pytest, mypy"
 	@touch $(STAMP)
 

@@ -222,7 +222,7 @@ def _runs(place: Path, damage: Any) -> list[Reader]:
 
 
 def _predicting(run: Path, place: Path) -> Callable[[], object]:
-    from danseo.predict import predict_lines
+    from danseo.predict.stream import predict_lines
 
     (place / "one.txt").write_text("서울에 비가 왔다.\n", "utf-8")
     return lambda: predict_lines(run, str(place / "one.txt"), place / "answers.jsonl", device="cpu")

@@ -13,7 +13,7 @@ for needed in ("torch", "transformers", "sklearn"):
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.evaluate import evaluate_run  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
-from danseo.predict import predict_lines  # noqa: E402
+from danseo.predict.stream import predict_lines  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.runs.index import find_runs  # noqa: E402
 from danseo.runs.layouts.choose import Choice, chosen_tables  # noqa: E402

@@ -131,6 +131,8 @@ NEEDS = {
     "train ynat -m llm:encoder --data sample --runs made": "train,llm",
     "predict run1 lines.txt": "train",
     "predict run1": "train",
+    "export run1 --to onnx --out made": "train,onnx",
+    "serve run1": "serve",
     "eval run1 --data sample --split train": "train",
     "soup run1 run2 --data sample --runs made": "train",
     "score ner sample/klue-ner-v1.1/klue-ner-v1.1_dev.tsv ner.jsonl --tokenizer encoder": "train",

@@ -21,6 +21,8 @@ PACKAGES = {
     "train": ("torch", "transformers", "accelerate", "safetensors", "scikit-learn", "ufal.chu-liu-edmonds"),
     "ko": ("kiwipiepy",),
     "sweep": ("optuna", "ray"),
+    "onnx": ("onnx", "onnxruntime", "tokenizers", "ufal.chu-liu-edmonds"),
+    "serve": ("starlette", "uvicorn"),
     "llm": ("llguidance", "peft"),
     "spacy": ("spacy", "kiwipiepy"),
     "gliner": ("gliner2", "torch", "transformers", "peft"),

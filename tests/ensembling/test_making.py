@@ -15,7 +15,7 @@ from danseo.ensembling.making import Options, make_ensemble
 from danseo.ensembling.tables import ensemble_tables
 from danseo.errors import DanseoError, WorkFailed
 from danseo.evaluate import evaluate_run
-from danseo.predict import predict_lines
+from danseo.predict.stream import predict_lines
 from danseo.predictions.file import read_predictions
 from danseo.runs.answers import open_members
 from danseo.runs.directory import Run

@@ -14,7 +14,7 @@ from danseo.models.encoder.answer import Answer, highest, owners, whole_words
 from danseo.models.encoder.network import Network
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import Size, make_encoder
-from danseo.predict import described
+from danseo.predict.records import described
 from danseo.predictions.thresholds import best_threshold
 from danseo.records import QuestionExample
 from danseo.scoring.score import measure

@@ -134,12 +134,12 @@ class OpenRun(Shown):
 
     def predict(self, examples: Sequence[Any]) -> list[Answer]:
         """Answers to texts, to dicts with the fields of the task (as lines of `danseo predict`), or to examples."""
-        from danseo.data.lines import given_example
-        from danseo.predict import answered
+        from danseo.data.lines import Line, given_example
+        from danseo.predict.records import answered
 
         task = Run(self.path).task
         given = [
-            (number, given_example(example, task, number, with_pos=self._model.reads_pos))
+            Line(number, given_example(example, task, number, with_pos=self._model.reads_pos), {})
             for number, example in enumerate(examples, 1)
         ]
         records = answered(self._model, task, given)

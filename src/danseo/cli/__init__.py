@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from danseo import __version__
-from danseo.cli import data, ensembles, exports, masked, pages, prompting, scoring, settings, sweeps, training
+from danseo.cli import data, ensembles, exports, masked, pages, prompting, scoring, serving, settings, sweeps, training
 from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.cli.sections import SectionedHelp
 from danseo.display.escaping import say, visible
@@ -30,7 +30,7 @@ def cli(context: click.Context) -> None:
     help_alone(context)
 
 
-for room in (scoring, training, prompting, sweeps, ensembles, exports, pages, masked, settings):
+for room in (scoring, training, prompting, sweeps, ensembles, exports, pages, masked, settings, serving):
     for command in room.COMMANDS:
         cli.add_command(command)
 cli.add_command(data.data)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from danseo.cli.common import as_json_option, data_option, show
+from danseo.cli.common import as_json_option, data_option, show, trust_option
 
 
 def _formats(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
@@ -19,6 +19,8 @@ def _formats(context: click.Context, parameter: click.Parameter, name: str | Non
     "--to", "format_", metavar="FORMAT", callback=_formats, help="The format; `danseo export` alone lists them."
 )
 @click.option("--out", metavar="PATH", help="A file, a folder, or OWNER/NAME. [default: beside the run]")
+@click.option("--int8", is_flag=True, help="onnx: weights in bytes, smaller and faster; they are rounded.")
+@trust_option
 @data_option
 @as_json_option
 def export_command(

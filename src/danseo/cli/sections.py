@@ -12,6 +12,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "train": "Fine-tune, keep the best checkpoint, predict, score: one run.",
         "prompt": "Ask a language model, here or behind a server: one run.",
         "predict": "Answer new text with a run's model.",
+        "serve": "Answer over HTTP, with a page to try it.",
         "settings": "List every setting, or those that a run would have.",
         "configs": "Settings files that come with danseo: list, print, copy.",
     },

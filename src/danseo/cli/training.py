@@ -146,14 +146,25 @@ def eval_command(
 @click.argument("file", required=False, default="-")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here instead of to standard output.")
 @click.option("--batch", default=512, show_default=True, type=click.IntRange(min=1), help="Lines held at a time.")
+@click.option(
+    "--from", "source_format", type=click.Choice(["lines", "csv"]), help="What FILE is. [default: by its name]"
+)
+@click.option(
+    "--format", "style", type=click.Choice(["jsonl", "csv", "conll"]), help="What to write. [default: by -o's name]"
+)
+@click.option("--text", is_flag=True, help="Also the text that was read.")
+@click.option("--tags", is_flag=True, help="Also the tag of every character, with its probability.")
 @_device
 @_reading_precision
 @trust_option
-def predict_command(run: Path, file: str, output: Path | None, batch: int, **reading: Any) -> None:
-    """Answer new text: plain lines or JSON lines from FILE or standard input, as JSON lines."""
-    from danseo.predict import predict_lines
+def predict_command(
+    run: Path, file: str, output: Path | None, batch: int, text: bool, tags: bool, **reading: Any
+) -> None:
+    """Answer new text with a run or an exported model: lines of text or JSON, or CSV, from FILE or standard input."""
+    from danseo.predict.records import Wanted
+    from danseo.predict.stream import predict_lines
 
-    predict_lines(run, file, output, batch=batch, **reading)
+    predict_lines(run, file, output, batch=batch, wanted=Wanted(text, tags), **reading)
 
 
 @click.command("runs")

@@ -5,15 +5,15 @@ import json
 import re
 import select
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from danseo.errors import DataError
 from danseo.files import GZIP_MAGIC, parse_json
-from danseo.rows import as_row
+from danseo.rows import Row, as_row
 from danseo.tasks.task import Task
 
 LONGEST = 1 << 24  # bytes of a line
@@ -29,6 +29,29 @@ class BadLine:
 
     number: int
     reason: str
+
+
+class Line(NamedTuple):
+    """An example with the number of its line, and the fields of it that the task does not read."""
+
+    number: int
+    example: Any
+    own: Mapping[str, Any]
+
+
+class Noted(dict[str, Any]):
+    """The fields of a line, which remember what was read of them."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def unread(self) -> dict[str, Any]:
+        return {key: value for key, value in self.items() if key not in self.read}
 
 
 Numbered = tuple[int, bytes]
@@ -94,11 +117,11 @@ def _chunk(source: BinaryIO) -> bytes:
         return cast(BufferedReader, source).read1(_CHUNK)
 
 
-def read_line(line: bytes, number: int, task: Task, *, with_pos: bool = False) -> tuple[int, Any] | BadLine | None:
+def read_line(line: bytes, number: int, task: Task, *, with_pos: bool = False) -> Line | BadLine | None:
     """The example of a line with the line's number; why it is none; None for a blank line."""
     try:
-        text = _decoded(line, number).rstrip("\r")
-        return (number, example_from(text, task, number, with_pos=with_pos)) if text.strip() else None
+        text = decoded(line, number).rstrip("\r")
+        return _line(text, task, number, with_pos) if text.strip() else None
     except DataError as error:
         return BadLine(number, str(error))
 
@@ -110,7 +133,14 @@ def given_example(given: Any, task: Task, number: int, *, with_pos: bool = False
     return example_from(given, task, number, with_pos=with_pos) if isinstance(given, str) else given
 
 
-def _decoded(line: bytes, number: int) -> str:
+def _line(text: str, task: Task, number: int, with_pos: bool) -> Line:
+    """The example of a line, and what else the line says."""
+    own: dict[str, Any] = {}
+    return Line(number, example_from(text, task, number, with_pos=with_pos, own=own), own)
+
+
+def decoded(line: bytes, number: int) -> str:
+    """The text of a line; a DataError says why it is none."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -123,8 +153,13 @@ def _decoded(line: bytes, number: int) -> str:
         raise DataError(f"line {number}: not UTF-8 (byte {error.start}); {remedy}") from None
 
 
-def example_from(line: str, task: Task, number: int, *, with_pos: bool = False) -> Any:
-    """A plain line, or a JSON object with the fields of the task; with_pos asks dp for POS tags."""
+def example_from(
+    line: str, task: Task, number: int, *, with_pos: bool = False, own: dict[str, Any] | None = None
+) -> Any:
+    """A plain line, or a JSON object with the fields of the task; with_pos asks dp for POS tags.
+
+    What the task does not read of an object goes to own.
+    """
     where, remedy = f"line {number}", f"{task.name} needs {task.input.needs}"
     written = line.lstrip("\ufeff \t")  # files put together have byte-order marks inside
     if not written.startswith("{"):
@@ -132,12 +167,22 @@ def example_from(line: str, task: Task, number: int, *, with_pos: bool = False) 
             raise DataError(f"{where}: {_POS_NEEDED}")
         return _plain(line, task, str(number), where)
     row = as_row(parse_json(written, None, number, "mend the line"), where, remedy)
-    guid = row.values.get("guid", str(number))
-    if not isinstance(guid, str):
-        raise row.error("guid should be a text")
+    guid = _guid(row, number)
     if with_pos and "pos" not in row.values:
         raise row.error(_POS_NEEDED)
-    return task.input.from_row(row, guid)
+    noted = Noted(row.values)
+    example = task.input.from_row(replace(row, values=noted), guid)
+    if own is not None:
+        own.update(noted.unread())
+    return example
+
+
+def _guid(row: Row, number: int) -> str:
+    """The line's own guid, else its id, else its number."""
+    if "guid" in row.values:
+        return row.text("guid")
+    found = row.values.get("id")
+    return str(number) if found is None or isinstance(found, dict | list) else str(found)
 
 
 _POS_NEEDED = (

@@ -6,11 +6,11 @@ from typing import Any
 
 from danseo.display.table import Table
 from danseo.errors import DanseoError
-from danseo.exports import bundle, merged
+from danseo.exports import bundle, merged, onnx
 from danseo.exports.format import Format, Request
 from danseo.extras import extra_of, is_installed, require
 
-FORMATS: dict[str, Format] = {format_.name: format_ for format_ in (bundle.FORMAT, merged.FORMAT)}
+FORMATS: dict[str, Format] = {format_.name: format_ for format_ in (bundle.FORMAT, merged.FORMAT, onnx.FORMAT)}
 
 
 def get_format(name: str) -> Format:

@@ -132,4 +132,4 @@ def word_vectors(hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
 
 def picked(vectors: Tensor, places: Tensor) -> Tensor:
     """The vectors [B, T, H] at places [B, N]; unlike gather, its gradient adds up in a fixed order."""
-    return vectors[torch.arange(len(vectors), device=vectors.device).unsqueeze(1), places]
+    return vectors[torch.arange(vectors.shape[0], device=vectors.device).unsqueeze(1), places]

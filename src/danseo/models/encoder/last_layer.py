@@ -68,7 +68,7 @@ class LastLayer:
         if mask is None:
             return None
         if mask.shape[-2] > 1:
-            mask = mask.take_along_dim(self.places[:, None, :, None], dim=2)
+            mask = mask.gather(2, self.places[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
         return mask if mask.dtype == torch.bool else mask.to(query.dtype)
 
 
@@ -83,7 +83,7 @@ def _last_attention(model: Any) -> Any:
 
 def taken(states: Tensor, places: Tensor) -> Tensor:
     """The states at some places of each row."""
-    return states.take_along_dim(places.unsqueeze(-1), dim=1)
+    return states.gather(1, places.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
 
 def last_layer(model: Any) -> LastLayer:

@@ -54,7 +54,7 @@ class Network(TrainableNetwork):
         if self.uses_segments:
             inputs["token_type_ids"] = batch["segments"]
         if self.reads_first:
-            with last_layer(self.model).at(inputs["input_ids"].new_zeros(len(inputs["input_ids"]), 1)):
+            with last_layer(self.model).at(torch.zeros_like(inputs["input_ids"][:, :1])):
                 outputs = self.model(**inputs)
         else:
             outputs = self.model(**inputs)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tokenizers import Encoding
 
 from danseo.errors import DanseoError
 from danseo.models.encoder.kind import Kind
@@ -34,6 +33,8 @@ def encode_official(examples: Sequence[Any], kind: Kind) -> list[Features]:
 
 
 def _features(number: int, letters: Letters, cuts: dict[str, Cut], kind: Kind) -> Features:
+    from tokenizers import Encoding
+
     words = letters.text.split(" ")
     mark, unknown = mark_of(kind), kind.pieces.tokenizer.unk_token
     parts = [(word, [token.replace(mark, "") for token in cuts[word].tokens]) for word in words]

@@ -52,6 +52,11 @@ class Written:
     last: Tensor
 
 
+def is_traced() -> bool:
+    """Whether the network is followed for a graph, in which nothing can depend on what is computed."""
+    return torch._C._get_tracing_state() is not None
+
+
 class Writer(nn.Module):
     """One GRU step per piece: it looks at the input, then mixes copying from it with spelling from the vocabulary."""
 
@@ -116,7 +121,7 @@ class Writer(nn.Module):
             last = self.best(written[-1], wanted, source)
             pieces.append(last)
             wanted, states, current = wanted & (last[..., 0] != self.end), made[:, :, 0], self.embed(last)
-            if not self.training and not wanted.any():
+            if not self.training and not is_traced() and not wanted.any():
                 break
         joined = (torch.cat(parts, 2) for parts in zip(*((w.inputs, w.states, w.last) for w in written), strict=True))
         return Written(*joined), torch.cat(pieces, 2)
@@ -126,6 +131,8 @@ class Writer(nn.Module):
         """The likeliest next piece of the wanted values (batch, slots, 1); the end for the others."""
         attention, share = self._mixed(written, source)
         attention, share, states = attention[:, :, 0], share[:, :, 0].sigmoid(), written.states[:, :, 0]
+        if is_traced():
+            return self._best_of_all(attention, share[..., None], states, wanted, source)[..., None]
         pieces = torch.full_like(wanted, self.end, dtype=torch.long)
         for rows in wanted.nonzero().split(self._rows()):
             place = rows[:, 0], rows[:, 1]
@@ -134,6 +141,15 @@ class Writer(nn.Module):
             table.scatter_add_(1, source.ids[place[0]], attention[place] * (1 - spelling))
             pieces[place] = table.argmax(-1)
         return pieces[..., None]
+
+    def _best_of_all(
+        self, attention: Tensor, spelling: Tensor, states: Tensor, wanted: Tensor, source: Source
+    ) -> Tensor:
+        """The same for all slots at once, wanted or not: an exported network cannot pick some."""
+        table = self._logits(states).softmax(-1) * spelling
+        ids = source.ids[:, None].expand(-1, attention.shape[1], -1)
+        table = table.scatter_add(2, ids, attention * (1 - spelling))
+        return torch.where(wanted, table.argmax(-1), self.end)
 
     def _mixed(self, written: Written, source: Source) -> tuple[Tensor, Tensor]:
         """The attention to the input, and the log-odds of spelling against copying."""
@@ -204,6 +220,8 @@ class SlotHead(nn.Module):
 
     def _values(self, open_slots: Tensor, start: Tensor, states: Tensor, source: Source) -> Tensor:
         """The pieces (batch, slots, steps) of the slots that are to be written; the end everywhere else."""
+        if is_traced():
+            return self.writer.free(start, states, open_slots, source, self.writer.longest)[1]
         values = torch.full((*open_slots.shape, self.writer.longest), self.writer.end, device=open_slots.device)
         most = int(open_slots.sum(1).max())
         if not most:
@@ -249,7 +267,7 @@ class QueryHead(SlotHead):
         return (self.writer.embed(self.slots) * there).sum(1) / there.sum(1) + self.own
 
     def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor, Source]:
-        names = self.names().expand(len(source.hidden), -1, -1)
+        names = self.names().expand(source.hidden.shape[0], -1, -1)
         states = self.norm(names + self.dropout(self._attend(names, source)))
         states = self.last_norm(states + self.dropout(self.narrow(functional.gelu(self.wide(states)))))
         votes, marks = self._heard(source)
@@ -284,7 +302,7 @@ class TradeHead(SlotHead):
         self.gate = nn.Linear(measures.size, len(GATES))
 
     def begin(self, source: Source) -> tuple[Tensor, Tensor, Tensor, Source]:
-        names = self.writer.embed(self.slots).sum(1).expand(len(source.hidden), -1, -1)  # padding is summed in too
+        names = self.writer.embed(self.slots).sum(1).expand(source.hidden.shape[0], -1, -1)  # padding is summed in too
         pooled = source.pooled if self.pool is None else self.pool(source.hidden[:, 0]).tanh()
         assert pooled is not None, "an encoder with a pooling layer uses it"
         states = pooled.float()[:, None].expand(-1, len(self.slots), -1)

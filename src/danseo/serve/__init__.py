@@ -1,0 +1,1 @@
+"""One model behind HTTP: requests of many clients answered together, and a page to try it."""

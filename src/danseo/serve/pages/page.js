@@ -1,0 +1,182 @@
+"use strict";
+// All text goes through textContent: nothing that a user or a model says is ever read as HTML.
+const $ = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+let about = null;
+
+function made(tag, text, kind) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  if (kind) element.className = kind;
+  return element;
+}
+
+function drawn(tag, facts, text) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(facts)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+const percent = (share) => (100 * share).toFixed(1) + " %";
+const hue = (name) => "h" + [...new TextEncoder().encode(name)].reduce((a, b) => a + b, 0) % 8;
+
+// What is asked for, by the form of the task's examples
+
+function field(name, label, tag = "textarea", value = "") {
+  const box = made(tag);
+  box.id = box.name = name;
+  box.value = value;
+  const caption = made("label", label);
+  caption.htmlFor = name;
+  $("fields").append(caption, box);
+  return box;
+}
+
+const value = (name) => $(name).value;
+const FORMS = {
+  text: { make: () => field("text", "Text"), read: () => value("text") },
+  pair: {
+    make: () => { field("first", "First text"); field("second", "Second text"); },
+    read: () => flat("first") + "\t" + flat("second"),
+  },
+  relation: {
+    make: () => {
+      field("sentence", "Sentence");
+      for (const role of ["subject", "object"]) { field(role, `The ${role}, as it stands in the sentence`, "input"); field(role + "_type", `Type of the ${role} (PER, ORG, LOC, …)`, "input", "PER"); }
+    },
+    read: () => ({ sentence: value("sentence"), subject_entity: entity("subject"), object_entity: entity("object") }),
+  },
+  question: {
+    make: () => { field("context", "Passage").className = "tall"; field("question", "Question", "input"); },
+    read: () => ({ context: value("context"), question: value("question") }),
+  },
+  dialogue: {
+    make: () => (field("turns", "Turns, one per line: user, system, user, …").className = "tall"),
+    read: () => ({ dialogue: value("turns").split("\n").filter((turn) => turn.trim()).map((text, k) => ({ role: k % 2 ? "sys" : "user", text })) }),
+  },
+  other: { make: () => field("json", "A JSON object"), read: () => JSON.parse(value("json")) },
+};
+
+const flat = (name) => value(name).replace(/\s+/g, " ").trim();
+
+function entity(role) {
+  const characters = [...value("sentence")], word = [...value(role)];
+  const start = characters.findIndex((_, k) => word.length && word.every((one, n) => characters[k + n] === one));
+  if (start < 0) throw new Error(`the ${role} does not stand in the sentence`);
+  return { word: word.join(""), start_idx: start, end_idx: start + word.length - 1, type: value(role + "_type").trim() };
+}
+
+function form() {
+  return { text: FORMS.text, words: FORMS.text, pair: FORMS.pair, relation: FORMS.relation, question: FORMS.question, dialogue: FORMS.dialogue }[about.form] || FORMS.other;
+}
+
+// What is shown, by the kind of the task
+
+function marked(text, spans) {
+  const line = made("div", undefined, "text"), characters = [...text];
+  let end = 0;
+  for (const span of [...spans].sort((a, b) => a.start - b.start)) {
+    if (span.start < end) continue;
+    line.append(characters.slice(end, span.start).join(""));
+    const mark = made("mark", characters.slice(span.start, span.end).join(""), hue(span.type));
+    mark.append(made("sub", span.type + (span.confidence == null ? "" : " " + percent(span.confidence))));
+    line.append(mark);
+    end = span.end;
+  }
+  line.append(characters.slice(end).join(""));
+  return line;
+}
+
+function bars(probabilities) {
+  const table = made("table", undefined, "bars");
+  for (const [label, share] of Object.entries(probabilities).sort((a, b) => b[1] - a[1]).slice(0, 8)) {
+    const row = table.insertRow(), bar = made("progress");
+    bar.max = 1;
+    bar.value = share;
+    bar.setAttribute("aria-label", label);
+    row.append(made("th", label), made("td"), made("td", percent(share)));
+    row.children[1].append(bar);
+  }
+  return table;
+}
+
+function arcs(words) {
+  const gap = 26, size = 15, widths = words.map((one) => [...one.word].reduce((sum, c) => sum + (c > "\u2000" ? size : size * 0.6), 0));
+  const middles = [];
+  let x = 10;
+  for (const [k, width] of widths.entries()) { middles.push(x + Math.max(width, 8 * words[k].relation.length) / 2); x += Math.max(width, 8 * words[k].relation.length) + gap; }
+  const farthest = Math.max(1, ...words.map((one, k) => (one.head ? Math.abs(one.head - 1 - k) : 1)));
+  const height = 40 + 26 * Math.min(farthest, 9), base = height + 14;
+  const svg = drawn("svg", { width: x, height: base + 14, viewBox: `0 0 ${x} ${base + 14}`, role: "img", "aria-label": words.map((one, k) => `${one.word} (${one.relation}) → ${one.head ? words[one.head - 1].word : "root"}`).join("; ") });
+  words.forEach((one, k) => {
+    svg.append(drawn("text", { x: middles[k], y: base + 6, "text-anchor": "middle" }, one.word));
+    const to = middles[k];
+    if (!one.head) {
+      svg.append(drawn("path", { d: `M ${to} 6 V ${height - 6}`, class: "root" }), drawn("text", { x: to + 5, y: 14, class: "relation" }, one.relation));
+    } else {
+      const from = middles[one.head - 1], high = height - 26 * Math.min(Math.abs(one.head - 1 - k), 9), side = Math.sign(to - from);
+      svg.append(drawn("path", { d: `M ${from - 0 + 4 * side} ${height} V ${high + 8} Q ${from + 4 * side} ${high} ${from + 12 * side} ${high} H ${to - 8 * side} Q ${to} ${high} ${to} ${high + 8} V ${height - 6}` }));
+      svg.append(drawn("text", { x: (from + to) / 2, y: high - 4, "text-anchor": "middle", class: "relation" }, one.relation));
+    }
+    svg.append(drawn("polygon", { points: `${to - 4},${height - 8} ${to + 4},${height - 8} ${to},${height}` }));
+  });
+  return svg;
+}
+
+function shown(record) {
+  const place = $("answer");
+  place.replaceChildren();
+  if (record.spans) {
+    place.append(marked(record.text, record.spans));
+    if (!record.spans.length) place.append(made("p", "No entity.", "sure"));
+  } else if (record.words) {
+    place.append(arcs(record.words));
+  } else if (about.kind === "answer") {
+    if (record.answer) place.append(marked(record.text, [{ start: record.start, end: record.end, type: "answer", confidence: record.confidence }]));
+    else place.append(made("div", "No answer in the passage.", "big"), made("div", record.confidence == null ? "" : percent(record.confidence), "sure"));
+  } else if (about.kind === "track") {
+    const list = made("ul", undefined, "slots");
+    list.append(...record.answer.map((slot) => made("li", slot)));
+    place.append(record.answer.length ? list : made("p", "Nothing is settled yet.", "sure"));
+  } else {
+    if (record.subject) place.append(marked(record.text, [{ ...record.subject, type: "subject " + record.subject.type }, { ...record.object, type: "object " + record.object.type }]));
+    const answer = Array.isArray(record.answer) ? record.answer.join(", ") : String(record.answer);
+    place.append(made("div", answer, "big"));
+    if (record.probabilities) place.append(bars(record.probabilities));
+  }
+  $("raw").textContent = JSON.stringify(record, null, 2);
+}
+
+function complain(text) {
+  $("answer").replaceChildren(made("p", text, "error"));
+}
+
+async function ask(event) {
+  event.preventDefault();
+  const button = document.querySelector("button");
+  button.disabled = true;
+  try {
+    const reply = await fetch("/predict?text=1", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(form().read()) });
+    const found = await reply.json();
+    if (reply.ok) shown(found);
+    else complain(found.error);
+  } catch (error) {
+    complain(error instanceof TypeError ? "The service does not answer." : error.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+async function begin() {
+  about = await (await fetch("/schema")).json();
+  $("model").textContent = about.model;
+  $("about").textContent = `${about.title} (${about.task}). It needs ${about.input}.`;
+  document.title = `${about.task} – danseo`;
+  form().make();
+  $("form").addEventListener("submit", ask);
+  $("form").addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask(event); });
+  document.querySelector("textarea, input").focus();
+}
+
+begin().catch(() => complain("The service does not answer."));
