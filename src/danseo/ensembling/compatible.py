@@ -17,7 +17,7 @@ def model_folder(member: Member) -> Path:
     return member.path / "model"
 
 
-def check_alike(members: Sequence[Member]) -> None:
+def check_same_shape(members: Sequence[Member]) -> None:
     """Refuse runs whose weights cannot be averaged, naming the first difference."""
     for member in members:
         if not (model_folder(member) / "config.json").is_file():

@@ -11,7 +11,7 @@ import numpy as np
 
 from danseo.config import RunConfig
 from danseo.ensembling.blend import Array, shares
-from danseo.ensembling.compatible import check_alike, first_difference, model_folder
+from danseo.ensembling.compatible import check_same_shape, first_difference, model_folder
 from danseo.ensembling.fitting import only, parse_weights
 from danseo.ensembling.making import counted_twice, ensemble_name, gains, located, member_facts, member_models
 from danseo.errors import DanseoError
@@ -47,7 +47,7 @@ def make_soup(
     members, order = open_members(paths, data_dir).ordered()
     members.require_same_halves()
     start = parse_weights(weights, len(members))[order]
-    check_alike(members.listed)
+    check_same_shape(members.listed)
     for note in counted_twice(members.listed):
         on_note(f"note: {note}")
     shown = "equal" if weights is None else shares(start).round(9).tolist()
@@ -66,15 +66,15 @@ def make_soup(
             if force:
                 run.remove()
             if not run.is_finished:  # nor has been meanwhile
-                _cook(Kitchen(run, members, device, trust_remote_code), start, select, options)
+                _write(SoupMaker(run, members, device, trust_remote_code), start, select, options)
     return run
 
 
-def _cook(kitchen: "Kitchen", start: Array, select: str | None, options: dict[str, Any]) -> None:
+def _write(maker: "SoupMaker", start: Array, select: str | None, options: dict[str, Any]) -> None:
     try:
-        kitchen.cook(start, select, options)
+        maker.write(start, select, options)
     except DanseoError as error:
-        kitchen.run.fail(str(error))
+        maker.run.fail(str(error))
         raise
 
 
@@ -117,15 +117,15 @@ def mean_tensors(members: Sequence[tuple[dict[str, Any], float, Path]]) -> dict[
 
 
 @dataclass
-class Kitchen:
-    """Where a soup is made: weights averaged, and tasted on the select half."""
+class SoupMaker:
+    """Averages weights, and scores the averages on the select half."""
 
     run: Run
     members: Members
     device: str | None
     trust_remote_code: bool = False
 
-    def cook(self, start: Array, select: str | None, options: dict[str, Any]) -> None:
+    def write(self, start: Array, select: str | None, options: dict[str, Any]) -> None:
         """Average, predict dev, write the run; scores last."""
         started = time.perf_counter()
         config = self._config()
@@ -179,7 +179,7 @@ class Kitchen:
         model.prepare_dev(self.members.examples)
         return model
 
-    def _taste(self, weights: Array) -> float:
+    def _select_score(self, weights: Array) -> float:
         score: float = self._encoder(weights).select_score()
         return score
 
@@ -187,9 +187,9 @@ class Kitchen:
         """From the best member down, each stays in if the soup is no worse with it on the select half."""
         scores = [np.nan_to_num(member.select_score, nan=-np.inf) for member in self.members.listed]
         order = sorted(np.flatnonzero(start).tolist(), key=lambda place: -scores[place])
-        chosen, best = order[:1], self._taste(only(start, order[:1]))
+        chosen, best = order[:1], self._select_score(only(start, order[:1]))
         for place in order[1:]:
-            score = self._taste(only(start, [*chosen, place]))
+            score = self._select_score(only(start, [*chosen, place]))
             if score >= best:
                 chosen, best = [*chosen, place], score
         return only(start, chosen)

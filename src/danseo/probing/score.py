@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
 from typing import Any
 
 from danseo.metrics.statistic import mean
@@ -10,7 +9,6 @@ from danseo.probing.items import BASELINES, ProbeItem
 from danseo.probing.rules import CUTS, RULES, hits
 from danseo.probing.windows import BUCKETS, NO_ANTECEDENT, bucket_of
 
-_Z = 1.959964
 RULE_SCORES = tuple(f"{rule}@{cut}" for rule in (*RULES, "piece") for cut in CUTS)
 _BY_DISTANCE = ("strict@1", "strict@5", "lenient@1", "choice@1")
 
@@ -34,13 +32,13 @@ class Outcome:
 
 
 def wilson(successes: int, total: int) -> tuple[float, float] | None:
-    """The 95 % interval of a share."""
+    """The 95 % interval of a share, by Wilson."""
     if not total:
         return None
-    share, z2 = successes / total, _Z * _Z
-    middle = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = _Z * sqrt(share * (1 - share) / total + z2 / (4 * total * total)) / (1 + z2 / total)
-    return middle - half, middle + half
+    from scipy.stats import binomtest
+
+    bounds = binomtest(successes, total).proportion_ci(method="wilson")
+    return float(bounds.low), float(bounds.high)
 
 
 def composite(weights: Sequence[float], values: Sequence[float | None]) -> float | None:

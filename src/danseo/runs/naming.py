@@ -41,14 +41,14 @@ def told_apart(models: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """Identity -> name, of identity -> short name and path: as many folders as it takes, else some of the identity."""
     names = {path: name for name, path in models.values()}
     for depth in range(2, 1 + max(map(len, map(_parts, names)), default=0)):
-        for path in _alike(names):
+        for path in _not_unique(names):
             names[path] = "/".join(_parts(path)[-depth:])
     found = {identity: names[path] for identity, (_, path) in models.items()}
-    hashed = _alike({identity: name for identity, name in found.items() if _HASH.fullmatch(identity)})
+    hashed = _not_unique({identity: name for identity, name in found.items() if _HASH.fullmatch(identity)})
     return found | {identity: f"{found[identity]} ({identity[:6]})" for identity in hashed}
 
 
-def _alike(names: Mapping[str, str]) -> list[str]:
+def _not_unique(names: Mapping[str, str]) -> list[str]:
     """Those whose name somebody else has too."""
     counts = Counter(names.values())
     return [key for key, name in names.items() if counts[name] > 1]

@@ -1,7 +1,7 @@
 """Compare systems on the same examples: by how much they differ, and how sure that is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -31,8 +31,8 @@ _POWER = 2.8016  # standard errors that a true difference needs to be found at 5
 
 
 @dataclass(frozen=True)
-class Difference:
-    """How system b differs from system a in one metric, in points."""
+class Paired:
+    """How system b differs from system a in one metric, in points, and how sure that is."""
 
     metric: str
     a: str
@@ -42,10 +42,7 @@ class Difference:
     high: float
     p: float
     p_holm: float
-    mcnemar: float | None
-    detectable: float
-    """The smallest true difference that a test at 5 % would find in four of five sets of this size."""
-    identical: bool = False
+    identical: bool = field(default=False, kw_only=True)
     """Whether both systems gave the same answers, with the same probabilities where the metric reads them."""
 
     @property
@@ -56,15 +53,30 @@ class Difference:
     def verdict(self) -> str:
         return "identical answers" if self.identical else "yes" if self.is_significant else "not shown"
 
-    def as_dict(self) -> dict[str, Any]:
+    def found(self, test: str) -> dict[str, Any]:
+        """What all differences say in JSON; the p value goes by the name of its test."""
         return {
             "metric": self.metric,
             "a": self.a,
             "b": self.b,
             "difference": as_json_number(self.value),
             "interval": [as_json_number(self.low), as_json_number(self.high)],
-            "p_permutation": as_json_number(self.p),
+            test: as_json_number(self.p),
             "p_holm": as_json_number(self.p_holm),
+        }
+
+
+@dataclass(frozen=True)
+class Difference(Paired):
+    """A difference on the same examples."""
+
+    mcnemar: float | None
+    detectable: float
+    """The smallest true difference that a test at 5 % would find in four of five sets of this size."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **self.found("p_permutation"),
             "p_mcnemar": as_json_number(self.mcnemar),
             "smallest_detectable": as_json_number(self.detectable),
             "significant": self.is_significant,

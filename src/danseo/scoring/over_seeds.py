@@ -17,7 +17,7 @@ import numpy as np
 
 from danseo.errors import DanseoError
 from danseo.metrics.statistic import Array, Statistic
-from danseo.scoring.compare import ALPHA
+from danseo.scoring.compare import ALPHA, Paired
 from danseo.scoring.resampling import OnRounds, as_json_number, bootstrap, generator, holm, is_constant, unseen_share
 
 POWER = 0.8
@@ -68,43 +68,19 @@ class System:
 
 
 @dataclass(frozen=True)
-class SeedDifference:
-    """How system b differs from system a in one metric, over examples and seeds."""
+class SeedDifference(Paired):
+    """A difference over examples and seeds."""
 
-    metric: str
-    a: str
-    b: str
-    value: float
-    low: float
-    high: float
-    p: float
-    p_holm: float
     from_examples: float
     """Standard error that the choice of examples alone makes."""
     from_seeds: float
     """Standard error that the choice of seeds alone makes."""
     needed: "Needed | None"
     """Where the difference is not shown and the answers are not the same."""
-    identical: bool = False
-    """Whether the runs of both systems gave the same answers."""
-
-    @property
-    def is_significant(self) -> bool:
-        return self.p_holm < ALPHA
-
-    @property
-    def verdict(self) -> str:
-        return "identical answers" if self.identical else "yes" if self.is_significant else "not shown"
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "metric": self.metric,
-            "a": self.a,
-            "b": self.b,
-            "difference": as_json_number(self.value),
-            "interval": [as_json_number(self.low), as_json_number(self.high)],
-            "p": as_json_number(self.p),
-            "p_holm": as_json_number(self.p_holm),
+            **self.found("p"),
             "error_from_examples": as_json_number(self.from_examples),
             "error_from_seeds": as_json_number(self.from_seeds),
             "significant": self.is_significant,
@@ -167,7 +143,7 @@ def compare_over_seeds(
             is_same = (id_, a, b) in identical
             needed = None if is_same or p_holm < ALPHA else needed_seeds(by_name[a], by_name[b])
             numbers = (test.value, *test.interval, test.p, p_holm, *test.errors)
-            differences.append(SeedDifference(id_, a, b, *numbers, needed, is_same))
+            differences.append(SeedDifference(id_, a, b, *numbers, needed, identical=is_same))
     return found, differences
 
 

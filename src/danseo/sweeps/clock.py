@@ -67,8 +67,10 @@ class Clock:
         """Expected seconds beside the fitting."""
         same = self.starts.get(self._key(point))
         family = family_of(point.config.model)
-        alike = [seconds for (_, model), each in self.starts.items() if family_of(model) is family for seconds in each]
-        return median(same or alike or [_guessed_start(point.config.model)])
+        similar = [
+            seconds for (_, model), each in self.starts.items() if family_of(model) is family for seconds in each
+        ]
+        return median(same or similar or [_guessed_start(point.config.model)])
 
     def source(self, points: Sequence[Point]) -> str:
         """Where the expectation comes from, in words."""

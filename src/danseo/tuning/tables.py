@@ -88,8 +88,8 @@ def study_tables(document: Mapping[str, Any]) -> list[Table]:
         for row in order
     ]
     columns = ("trial", "state", "value", *(name.rsplit(".", 1)[-1] for name in names), "seconds", "error")
-    alike = [row["trial"] for row in order if row["state"] == "complete" and row["value"] == document["best"]["value"]]
-    tied = f" (of trial {document['best']['trial']}; {len(alike)} trials have the best value)" if alike[1:] else ""
+    ties = [row["trial"] for row in order if row["state"] == "complete" and row["value"] == document["best"]["value"]]
+    tied = f" (of trial {document['best']['trial']}; {len(ties)} trials have the best value)" if ties[1:] else ""
     note = f"value: {document['metric']}; of a pruned trial its last one\nbest settings{tied}: {document['config']}"
     tables = [Table(f"study {document['study']}", columns, rows, note, keys=1)]
     report = document["report"]

@@ -65,14 +65,14 @@ def _linear_beside(run: Run) -> dict[str, Any] | None:
         other = Run(path.parent)
         try:
             known: dict[str, Any] = other.read_json("scores.json")
-            alike = (
+            is_comparable = (
                 _same_task(run, other)
                 and other.config.limit == config.limit
                 and other.read_json("environment.json")["data"] == facts["data"]
             )
         except (DanseoError, KeyError):
             continue  # a damaged run is no floor
-        if alike and other.config.model == "linear" and other.path.resolve() != run.path.resolve():
+        if is_comparable and other.config.model == "linear" and other.path.resolve() != run.path.resolve():
             return known
     return None
 

@@ -144,10 +144,10 @@ def _shown(value: Any) -> object:
 def label_variants(records: Sequence[Record]) -> list[str]:
     """A name per record: its model, and the settings in which records of the same task and model differ."""
     names = model_names(records)
-    alike: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, str], list[Record]] = {}
     for record, name in zip(records, names, strict=True):
-        alike.setdefault((record.task, name), []).append(record)
-    differing = {key: varied(group) for key, group in alike.items()}
+        groups.setdefault((record.task, name), []).append(record)
+    differing = {key: varied(group) for key, group in groups.items()}
     return [_label(record, name, differing[record.task, name]) for record, name in zip(records, names, strict=True)]
 
 
