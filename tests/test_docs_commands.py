@@ -80,7 +80,7 @@ def test_settings_exist(guide: Path) -> None:
     every = {path for cls in (RunConfig, PretrainConfig, CorefConfig) for path in setting_paths(cls)}
     sections = "|".join(sorted({path.split(".")[0] for path in every if "." in path}))
     for path in re.findall(rf"`((?:{sections})\.[a-z0-9_]+)`", guide.read_text("utf-8")):
-        assert path in every or path.endswith((".toml", ".py", ".md", ".safetensors")), path
+        assert path in every or path.endswith((".toml", ".py", ".md", ".safetensors", ".onnx")), path
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)

@@ -9,7 +9,7 @@ import pytest
 from danseo.cli.training import train_config
 from danseo.data.find import load
 from danseo.errors import DanseoError, MissingExtra
-from danseo.models.floor import FLOORS, make_floor
+from danseo.models.floor import make_floor
 from danseo.scoring.baselines import baseline
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
@@ -164,10 +164,6 @@ def test_majority_gives_the_label_shares_of_train(case):
     assert sum(shares.values()) == pytest.approx(1)
     for label in task.labels:
         assert shares.get(label, 0.0) == pytest.approx(golds.count(label) / len(golds))
-
-
-def test_floors_have_names():
-    assert set(FLOORS) == {"majority", "linear"}
 
 
 def test_settings_that_a_floor_has_no_use_for_are_named(sample, capsys):
