@@ -89,7 +89,7 @@ def test_settings_files_are_read(guide: Path, tmp_path: Path) -> None:
         path = tmp_path / "block.toml"
         table = tomllib.loads(block)
         path.write_text(block + "[grid]\nseed = [1]\n" * ("resources" in table), "utf-8")
-        if table.keys() & {"grid", "runs", "search", "resources"}:
+        if table.keys() & {"grid", "runs", "search", "study", "resources"}:
             read_sweep(path)
         elif guide.name in ("tuning.md", "sweeps.md"):
             assert any(is_space(path, cls) for cls in (RunConfig, PretrainConfig, CorefConfig)), block

@@ -255,7 +255,7 @@ class RunConfig:
     task: str
     """The task, by name."""
     model: str
-    """Hub id, id@revision, folder, or one of majority and linear."""
+    """Hub id, id@revision, folder, or one of majority, linear, linear:entities and linear:sentence."""
     seed: int = setting(42, bounds=SEEDS)
     """Seed of weights, order and dropout."""
     recipe: str = "default"
@@ -264,6 +264,10 @@ class RunConfig:
     """How the run was made; the command says it."""
     limit: int = 0
     """Only this many training examples; 0 takes all."""
+    folds: int = later(0)
+    """Part the training examples into so many folds, texts whole and labels evenly; 0 does not."""
+    fold: int = later(0)
+    """The fold that is left out of training, from 0: it picks the checkpoint, so dev picks nothing."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint."""
     head: HeadConfig = field(default_factory=HeadConfig)
@@ -273,7 +277,7 @@ class RunConfig:
     CHANGES: ClassVar[tuple[Change, ...]] = (Rewritten(_kind_from_recipe),)
 
 
-FLOORS = ("majority", "linear")
+FLOORS = ("majority", "linear", "linear:entities", "linear:sentence")
 """Models that need no encoder; of the settings of training none counts for them."""
 
 

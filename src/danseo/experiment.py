@@ -10,6 +10,7 @@ from typing import Any
 
 from danseo.config import RunConfig
 from danseo.data import find
+from danseo.data.folds import parted
 from danseo.display.escaping import say
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
@@ -50,6 +51,8 @@ class Job:
     started: float = 0.0
     force: bool = False
     """Whether what is there goes first, once all that the run starts from has proved good."""
+    held: Sequence[Any] = ()
+    """The fold that is left out: it stands in for dev wherever something is picked."""
 
 
 def run_experiment(
@@ -84,9 +87,26 @@ def run_experiment(
             return run
         train, dev = (find.load(task, split, root) for split in ("train", "dev"))
         train, model = train[: config.limit or None], identity.get("model")
+        train, held = parted(task, train, config.folds, config.fold) if config.folds else (train, [])
         chosen = family or checked
         carry_out(
-            Job(config, task, chosen, train, dev, run, hashes, device, quiet, on_score, series, model, started, force)
+            Job(
+                config,
+                task,
+                chosen,
+                train,
+                dev,
+                run,
+                hashes,
+                device,
+                quiet,
+                on_score,
+                series,
+                model,
+                started,
+                force,
+                held,
+            )
         )
     return run
 
@@ -94,10 +114,14 @@ def run_experiment(
 def carry_out(job: Job) -> None:
     """Make the model, fit it, and write what came out; the reason of a failure stays in the run."""
     try:
-        model = job.family.make(job.config, job.task, job.device)
+        model = job.family.make(picking_config(job), job.task, job.device)
         with RunEvents(job) as events:
-            fitted = model.fit(job.train, job.dev, events)
+            fitted = model.fit(job.train, job.held or job.dev, events)
+        answers_of_fold = fitted.answers if job.held else None
+        fitted = replace(fitted, answers=model.predict(job.dev)) if job.held else fitted
         if is_first():
+            if answers_of_fold is not None:
+                job.run.write_predictions("fold", answers_of_fold)
             model.save(job.run.path / "model")
             finish(job, fitted)
         _agreed(True, job.device)  # nobody leaves before all is written
@@ -105,6 +129,12 @@ def carry_out(job: Job) -> None:
         if not job.run.is_finished:  # an earlier run that --force has not removed yet has not failed
             job.run.fail(str(error))
         raise
+
+
+def picking_config(job: Job) -> RunConfig:
+    """The settings that the model sees: a fold that is left out picks as a whole."""
+    config = job.config
+    return replace(config, train=replace(config.train, select_on="dev")) if job.held else config
 
 
 class RunEvents:
@@ -155,7 +185,7 @@ def finish(job: Job, fitted: Fitted) -> None:
     if answers.evidence is not None:
         job.run.write_bytes("predictions/dev.npz", packed_arrays(answers.evidence))
     job.run.write_predictions("dev", answers)
-    scores = score_halves(job.task, job.dev, answers, job.config.train.select_on)
+    scores = score_halves(job.task, job.dev, answers, "fold" if job.held else job.config.train.select_on)
     surroundings = environment(job.hashes, fitted.device, fitted.seconds) | dict(fitted.surroundings)
     surroundings |= {"family": job.family.name, "model": model_facts(job)}
     took = round(time.perf_counter() - job.started, 3)

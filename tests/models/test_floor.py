@@ -170,3 +170,18 @@ def test_settings_that_a_floor_has_no_use_for_are_named(sample, capsys):
     settings = ("learning_rate=1e-3", "limit=5", "select_on=dev")
     train_config(TASKS["ynat"], "majority", None, None, settings, {})
     assert capsys.readouterr().err == "note: majority has no use for train.learning_rate\n"
+
+
+def test_blind_floors_see_only_their_part(sample):
+    pytest.importorskip("sklearn")
+    task = TASKS["re"]
+    train, dev = (task.read(sample / task.folder / task.file(split)) for split in ("train", "dev"))
+    bags = {}
+    for name in ("linear:entities", "linear:sentence"):
+        floor = make_floor(name, task)
+        floor.learn(train)
+        bags[name] = set(floor.bags)
+        assert len(floor.predict(dev)) == len(dev)
+    assert bags == {"linear:entities": {"types_alone", "names"}, "linear:sentence": {"text"}}
+    with pytest.raises(DanseoError, match="ynat has no entities"):
+        make_floor("linear:entities", TASKS["ynat"])

@@ -172,9 +172,9 @@ def predict_command(
 @click.option(
     "--table",
     "layout",
-    type=click.Choice(["seed000", "sweep", "klue", "ner-systems"]),
-    help="By seed with ensembles, by settings with the best marked, models × tasks beside published scores, or all NER "
-    "systems at three levels with their mistakes.",
+    type=click.Choice(["seed000", "sweep", "klue", "ner-systems", "ablation"]),
+    help="By seed with ensembles, by settings with the best marked, models × tasks beside published scores, all NER "
+    "systems at three levels with their mistakes, or the effect of each change of a study.",
 )
 @data_option
 @click.option("--group", metavar="KEYS", help="Mean ± std over seeds, by these settings first: model,task.")
@@ -198,7 +198,13 @@ def runs_command(folder: Path, task: str | None, style: str, as_json: bool, **as
     from danseo.runs.layouts.choose import Choice, chosen_tables, with_task
 
     style = "json" if as_json else style
-    tables = chosen_tables(with_task(folder, task), Choice(task=task, for_programs=style in ("json", "csv"), **asked))
+    choice = Choice(task=task, for_programs=style in ("json", "csv"), **asked)
+    if choice.layout == "ablation":
+        from danseo.runs.layouts.ablation import ablation_tables
+
+        tables = ablation_tables(folder, choice.data_dir)
+    else:
+        tables = chosen_tables(with_task(folder, task), choice)
     if style == "table":
         show(tables, False, {})
     else:

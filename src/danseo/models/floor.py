@@ -67,7 +67,7 @@ class Floor(ABC):
 
 def make_floor(name: str, task: Task, seed: int = 42) -> Floor:
     """A floor by name, not fitted yet."""
-    return Majority(task, seed) if name == "majority" else Linear(task, seed)
+    return Majority(task, seed) if name == "majority" else Linear(task, seed, name)
 
 
 # What the table of families says of floors
@@ -148,9 +148,13 @@ class Majority(Floor):
 class Linear(Floor):
     """TF-IDF of several bags of tokens; a support vector machine for labels, ridge regression for numbers."""
 
-    def __init__(self, task: Task, seed: int = 42) -> None:
+    def __init__(self, task: Task, seed: int = 42, name: str = "linear") -> None:
         super().__init__(task, seed)
-        if (way := _WAYS.get((task.kind, task.form))) is None:
+        if name != "linear" and (task.kind, task.form) != ("classify", "relation"):
+            raise DanseoError(
+                f"{name} sees entities or sentences alone, and {task.name} has no entities; use -m linear"
+            )
+        if (way := _BLIND.get(name, _WAYS.get((task.kind, task.form)))) is None:
             known = ", ".join(other.name for other in TASKS.values() if (other.kind, other.form) in _WAYS)
             raise DanseoError(f"the linear model knows {known} and their like, not {task.name}; use -m majority there")
         self.way = way
@@ -400,6 +404,11 @@ def _types(example: RelationExample) -> list[str]:
     ]
 
 
+def _types_alone(example: RelationExample) -> list[str]:
+    """The types of the entities, and nothing of where they stand."""
+    return [f"{example.subject.type}-{example.object.type}", f"{example.subject.type}-", f"-{example.object.type}"]
+
+
 def _names(example: RelationExample) -> list[str]:
     """The entities themselves."""
     entities = {"s": example.subject.word, "o": example.object.word}
@@ -448,6 +457,10 @@ _WAYS: Mapping[tuple[str, str], _Way] = {
     ("classify", "relation"): _Way((_types, _names, _around, _between, _marked), cost=0.4),
     ("score", "text"): _Way((_text,), cost=1.0),
     ("score", "pair"): _Way((_changed, _kept, _overlap), cost=1.0),
+}
+_BLIND: Mapping[str, _Way] = {  # of relations: what can be known without the sentence, and without the entities
+    "linear:entities": _Way((_types_alone, _names), cost=0.4),
+    "linear:sentence": _Way((_text,), cost=0.4),
 }
 
 

@@ -26,7 +26,7 @@ def folder_name(model: str) -> str:
         return f"{prefix}-{folder_name(rest)}"
     folder = Path(model)
     if not folder.is_dir():
-        return model.replace("/", "-").replace("@", "-")
+        return model.replace("/", "-").replace("@", "-").replace(":", "-")
     name = model_name(str(folder.resolve())).replace("/", "-")
     return re.sub("--+", "-", name)[:_LONGEST].strip("-")
 

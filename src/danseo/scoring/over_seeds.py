@@ -147,6 +147,39 @@ def compare_over_seeds(
     return found, differences
 
 
+@dataclass(frozen=True)
+class AgainstBase:
+    """Systems, and how each differs from one of them."""
+
+    systems: dict[str, System]
+    differences: list[SeedDifference]
+
+
+def compare_with_base(
+    systems: Mapping[str, Sequence[Mapping[str, Statistic]]],
+    base: str,
+    metric: str,
+    clusters: Array,
+    *,
+    rounds: int = 2000,
+    seed: int = 0,
+) -> AgainstBase:
+    """Every system against the base in one metric; Holm's correction is over these comparisons alone."""
+    flat = {(name, k): run[metric] for name, runs in systems.items() for k, run in enumerate(runs)}
+    resampled = bootstrap(flat, clusters, rounds=rounds, rng=generator(seed))
+    found = {
+        name: _system([run[metric] for run in runs], [resampled[name, k] for k in range(len(runs))], clusters)
+        for name, runs in systems.items()
+    }
+    others = [name for name in found if name != base]
+    tested = [_tested(found[base], found[name]) for name in others]
+    differences = [
+        SeedDifference(metric, base, name, test.value, *test.interval, test.p, p_holm, *test.errors, None)
+        for name, test, p_holm in zip(others, tested, holm([test.p for test in tested]), strict=True)
+    ]
+    return AgainstBase(found, differences)
+
+
 def _system(runs: Sequence[Statistic], resampled: Sequence[Array], clusters: Array) -> System:
     values = np.array([run.value() for run in runs])
     unseen = max(unseen_share(run, clusters) for run in runs)

@@ -55,6 +55,7 @@ class Planner:
         if config.model not in self.parameters:
             self.parameters[config.model] = self._size(config)
         family_of(config.model).check(config, get_task(config.task))
+        check_folds(config, self.examples[config.task]["train"])
         identity = self._identity(config)
         config = as_started(self.runs, config, identity)
         run = Run(run_path(self.runs, config, identity))
@@ -93,6 +94,15 @@ class Planner:
         if key not in self._identities:
             self._identities[key] = identity_of(config, self.hashes[config.task])
         return self._identities[key]
+
+
+def check_folds(config: RunConfig, examples: int) -> None:
+    """Refuse more folds than there are examples, and a fold that is none of them."""
+    count = min(config.limit or examples, examples)
+    if config.folds and not 2 <= config.folds <= count:
+        raise DanseoError(f"folds = {config.folds}: should be from 2 to {count}, the training examples")
+    if config.fold and config.fold >= config.folds:
+        raise DanseoError(f"fold = {config.fold}: with folds = {config.folds} they are numbered from 0")
 
 
 def _check_directory(point: Point) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from itertools import product
@@ -15,13 +15,14 @@ from danseo.errors import DanseoError, DataError
 from danseo.files import quote, read_toml
 from danseo.models.families import family_of
 from danseo.recipes import configured, encoder_facts
+from danseo.runs.layouts.ablation import BASE as STUDY_BASE
 from danseo.search.space import Space, by_full_name, leaves, read_space
 from danseo.search.study import Pruner, Sampler
 from danseo.tasks import get_task
 
 MOST_RUNS = 10_000
 """Of one sweep; more are a mistake in its [grid], or a case for [search]."""
-_PARTS = ("grid", "runs", "search", "resources")
+_PARTS = ("grid", "runs", "search", "study", "resources")
 _FIXED = ("task", "train.select_on", "train.monitor")  # with these open, trials could not be compared
 
 
@@ -58,6 +59,15 @@ class Search:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """A study: the base, and one change per cell, with the same seeds in every cell."""
+
+    seeds: list[int]
+    cells: dict[str, dict[str, Any]]
+    """The base first, which changes nothing."""
+
+
+@dataclass(frozen=True)
 class Sweep:
     """A base and its choices, checked."""
 
@@ -67,9 +77,22 @@ class Sweep:
     runs: list[dict[str, Any]]
     search: Search | None
     resources: Resources
+    study: Changes | None = None
+
+    def cells(self, look: Callable[[str, str, bool], Any] = encoder_facts) -> dict[str, list[RunConfig]]:
+        """The configs of each cell of a study."""
+        if self.study is None:
+            return {}
+        look, seeds = cache(look), self.study.seeds
+        return {
+            cell: [self.config({**changes, "seed": seed}, look) for seed in seeds]
+            for cell, changes in self.study.cells.items()
+        }
 
     def configs(self, look: Callable[[str, str, bool], Any] = encoder_facts) -> list[RunConfig]:
-        """Every entry of [[runs]] with every combination of [grid], each config once."""
+        """Every entry of [[runs]] with every combination of [grid], each config once, and every fold of it."""
+        if self.study:
+            return list(dict.fromkeys(config for configs in self.cells(look).values() for config in configs))
         count = max(1, len(self.runs)) * prod(map(len, self.grid.values()))
         if count > MOST_RUNS:
             raise DanseoError(
@@ -81,7 +104,14 @@ class Sweep:
             for entry in self.runs or [{}]
             for values in product(*self.grid.values())
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(each for config in found for each in self._folded(config)))
+
+    def _folded(self, config: RunConfig) -> list[RunConfig]:
+        """A run per fold, unless the file says which."""
+        named = [self.base, self.grid, *self.runs]
+        if not config.folds or any("fold" in settings for settings in named):
+            return [config]
+        return [replace(config, fold=fold) for fold in range(config.folds)]
 
     def config(self, settings: Mapping[str, Any], look: Callable[[str, str, bool], Any] = encoder_facts) -> RunConfig:
         """The base with some settings changed; recipes look at the encoder."""
@@ -102,8 +132,10 @@ def read_sweep(path: Path) -> Sweep:
         parts = {name: document.pop(name) for name in _PARTS if name in document}
         _check_tables(document)
         base = _settings(_joined(document.pop("base", {}), document))
-        if not parts.keys() & {"grid", "runs", "search"}:
-            raise DanseoError("nothing to choose; add a [grid], some [[runs]], or a [search]")
+        if not parts.keys() & {"grid", "runs", "search", "study"} and not base.get("folds"):
+            raise DanseoError("nothing to choose; add a [grid], some [[runs]], a [search], a [study], or folds")
+        if "study" in parts and parts.keys() & {"grid", "runs", "search"}:
+            raise DanseoError("[study] goes alone; put what changes into [study.changes]")
         if "search" in parts and parts.keys() & {"grid", "runs"}:
             raise DanseoError("[search] goes without [grid] and [[runs]]; put what it may choose into [search.space]")
         sweep = Sweep(
@@ -113,6 +145,7 @@ def read_sweep(path: Path) -> Sweep:
             _runs(parts["runs"]) if "runs" in parts else [],
             _search(parts["search"], base) if "search" in parts else None,
             _filled(Resources, parts.get("resources", {}), "resources"),
+            _study(parts["study"], base) if "study" in parts else None,
         )
         _check_apart(sweep)
     return sweep
@@ -183,6 +216,27 @@ def _runs(entries: Any) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise DanseoError("runs should be written as [[runs]] tables, at least one")
     return [_settings(entry) for entry in entries]
+
+
+def _study(table: Any, base: Mapping[str, Any]) -> Changes:
+    table = dict(table) if isinstance(table, dict) else {}
+    seeds, changes = table.pop("seeds", None), table.pop("changes", None)
+    if table:
+        raise DanseoError(f"[study]: unknown key {min(table)!r}; it has seeds and changes")
+    if not isinstance(seeds, list) or len(set(map(str, seeds))) < 2:
+        raise DanseoError("[study] needs seeds, two at least and three better: without them an effect has no interval")
+    if not isinstance(changes, dict) or not changes or not all(isinstance(each, dict) for each in changes.values()):
+        raise DanseoError('[study.changes] needs tables, such as focal = {loss = "focal"}')
+    cells: dict[str, dict[str, Any]] = {STUDY_BASE: {}}
+    cells |= {str(name): _settings(each) for name, each in changes.items()}
+    for name, each in cells.items():
+        if odd := sorted(each.keys() & {"seed", "task", "folds", "fold"}):
+            raise DanseoError(f"[study.changes] {name}: {odd[0]} cannot be a change; every cell has the same")
+        if name != STUDY_BASE and all(base.get(key) == value for key, value in each.items()):
+            raise DanseoError(f"[study.changes] {name} changes nothing; give it a setting that the base has not")
+    if base.get("folds"):
+        raise DanseoError("[study] compares single runs; leave folds out")
+    return Changes([stated("seed", seed, RunConfig) for seed in seeds], cells)
 
 
 def _search(table: Any, base: Mapping[str, Any]) -> Search:

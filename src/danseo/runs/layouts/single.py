@@ -8,6 +8,7 @@ from danseo.errors import DanseoError
 from danseo.runs.directory import OWN_TASK, Run, task_name
 
 _NAMES = {"report": "report half of dev", "dev": "all of dev"}
+_PICKERS = {"dev": "all of dev", "fold": "the fold of train that was left out"}
 
 
 def run_tables(run: Run) -> list[Table]:
@@ -38,7 +39,7 @@ def _picked(scores: dict[str, Any]) -> str:
     if "ensemble" not in scores and "best_step" not in scores:
         return ""
     what = "checkpoints of the members" if "ensemble" in scores else "checkpoint"
-    return f"{what} picked on {'all of dev' if scores['selected_on'] == 'dev' else 'the select half of dev'}"
+    return f"{what} picked on {_PICKERS.get(scores['selected_on'], 'the select half of dev')}"
 
 
 def floors_of(run: Run, scores: dict[str, Any]) -> dict[str, dict[str, dict[str, float | None]]]:

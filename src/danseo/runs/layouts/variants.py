@@ -24,7 +24,7 @@ def traits(record: Record) -> dict[str, Any]:
         counted |= {name: options.get(name) for name in ("method", "weights", "select")}
         counted["members"] = _digest(sorted(str(part.get("variant") or part.get("model")) for part in record.parts))
     elif record.is_floor:
-        counted = {name: record.settings[name] for name in (*_OF_ALL, "limit")}
+        counted = {name: record.settings[name] for name in (*_OF_ALL, "limit", "folds", "fold")}
     else:
         counted = {name: value for name, value in record.settings.items() if name not in ("seed", "train.threads")}
     data = record.surroundings.get("data")
