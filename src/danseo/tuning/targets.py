@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from danseo.config import RunConfig, flat, to_toml, with_settings
 from danseo.errors import DanseoError
 from danseo.probing.items import ProbeItem, items_hash
-from danseo.runs.directory import Run
+from danseo.runs.directory import Run, run_path
+from danseo.search.study import load_optuna
 from danseo.settings.declaring import is_unused
 
 OnScore = Callable[[int, float], None]
@@ -80,14 +81,18 @@ class TrainTarget:
         return dict(find.data_hashes(get_task(self.config.task), self.root))
 
     def run(self, settings: Mapping[str, Any], on_score: OnScore) -> Outcome:
-        from danseo.experiment import run_experiment
+        from danseo.experiment import identity_of, run_experiment
 
         def heard(step: int, score: float | None) -> None:
             if score is not None:
                 on_score(step, score)
 
         config = with_settings(self.config, settings)
-        run = run_experiment(config, self.root, self.runs, device=self.device, quiet=True, on_score=heard)
+        try:
+            run = run_experiment(config, self.root, self.runs, device=self.device, quiet=True, on_score=heard)
+        except load_optuna().TrialPruned as pruned:
+            Run(run_path(self.runs, config, identity_of(config, self.identity()))).prune(str(pruned))
+            raise
         scores = run.read_json("scores.json")
         if scores.get("select_score") is None:
             raise DanseoError(f"{run.path}: its metric is undefined on the select half; choose another train.monitor")
