@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from measuring import Limit
+
 from danseo.errors import DanseoError
 
 WHOLE = 10_000
@@ -36,7 +38,7 @@ class Reader:
     """Whether pipes, folders, links and devices take its place as well."""
 
 
-def fuzz(place: Path, size: float, seed: int) -> list[dict[str, object]]:
+def fuzz(place: Path, size: float, seed: int, limit: Limit) -> list[dict[str, object]]:
     """A row per family of readers."""
     damage: Any = importlib.import_module("tests.damage")
     signal.signal(signal.SIGALRM, _hang)
@@ -44,9 +46,12 @@ def fuzz(place: Path, size: float, seed: int) -> list[dict[str, object]]:
     faults: dict[str, str] = {}
     listed = readers(place, damage)
     total = sum(reader.share for reader in listed)
-    for reader in listed:
+    for place_in_line, reader in enumerate(listed):
+        own = limit.share(1 / (len(listed) - place_in_line))
         content = reader.path.read_bytes()
         for number in range(max(3, round(WHOLE * size * reader.share / total))):
+            if own.is_over and number >= 3:
+                break
             broken, what = damage.damaged(content, reader.damages, f"{seed} {reader.name}", number)
             if reader.is_odd and number % 5 == 0:
                 odd = damage.ODD_FILES[number // 5 % len(damage.ODD_FILES)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measuring import say
+from measuring import Limit, say
 
 CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 QUICK = ["precision=fp32", "attention=eager", "threads=1", "batch_size=8"]
@@ -251,7 +251,7 @@ def attack(target: Target, place: Path, known: Reference, rng: random.Random, nu
     return f"{done} {fault}".strip()
 
 
-def kills(place: Path, size: float, seed: int, *, exact: bool) -> list[dict[str, object]]:
+def kills(place: Path, size: float, seed: int, limit: Limit, *, exact: bool) -> list[dict[str, object]]:
     """A row per command."""
     import torch
     import transformers
@@ -261,9 +261,13 @@ def kills(place: Path, size: float, seed: int, *, exact: bool) -> list[dict[str,
     rng, rows = random.Random(seed), list[dict[str, object]]()
     wanted = max(1, round((5 if exact else 9) * size))
     kind = "kills between two changes of the file system" if exact else "kills at random moments"
-    for target in targets(place / "given"):
+    listed = targets(place / "given")
+    for number, target in enumerate(listed):
+        own = limit.share(1 / (len(listed) - number))
+        if limit.is_over:
+            break
         known, killed, faults, rounds = reference(target, place / target.name), 0, list[str](), 0
-        while killed < wanted and rounds < 3 * wanted:
+        while killed < wanted and rounds < 3 * wanted and not (own.is_over and rounds):
             folder = place / target.name / f"round-{rounds}"
             said = attack(target, folder, known, rng, min(3, wanted - killed), exact)
             count, _, fault = said.partition(" ")

@@ -344,3 +344,21 @@ def test_packed_text_with_a_flipped_bit_is_packed_again(text_file, tokenizers, c
     assert file.read_bytes() == whole
     packed_folder(*arguments)
     assert not capsys.readouterr().err, "once"
+
+
+def test_a_kill_before_anything_is_whole_leaves_a_folder_that_can_be_taken(tmp_path, monkeypatch):
+    run, write = Run(tmp_path / "out"), folders.write_atomically
+
+    def killed(path, content):
+        if path.name == "pretrain.toml":
+            raise KeyboardInterrupt
+        write(path, content)
+
+    run.path.mkdir()
+    (run.path / ".identity.txt.123.part").write_text("")
+    with monkeypatch.context() as patched:
+        patched.setattr(folders, "write_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            claim(run, "pretrain.toml", configured(), "1234", Workers("cpu"))
+    assert not claim(run, "pretrain.toml", configured(), "1234", Workers("cpu"))
+    assert sorted(path.name for path in run.path.iterdir()) == ["identity.txt", "pretrain.toml"]

@@ -44,13 +44,13 @@ def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
         found = read_text(run.path / "identity.txt").strip() if (run.path / "identity.txt").is_file() else None
     except DataError:
         found = None
-    if found is None and run.path.is_dir() and any(run.path.iterdir()):
+    if found is None and run.path.is_dir() and any(not path.name.endswith(".part") for path in run.path.iterdir()):
         raise DanseoError(f"{run.path} is not empty and no training of danseo; choose another --out")
     if found not in (None, identity):
         raise DanseoError(f"{run.path} holds a training with other settings or text; choose another --out, or --force")
     run.sweep_out()
+    write_atomically(run.path / "identity.txt", identity + "\n")  # first: by it the folder is known as this training's
     write_atomically(run.path / settings, to_toml(config))
-    write_atomically(run.path / "identity.txt", identity + "\n")
     run.forget_end()
 
 
