@@ -83,7 +83,8 @@ def test_odd_things_in_the_place_of_files(runs, sample, tmp_path, family, name, 
 @pytest.mark.parametrize(
     ("family", "name", "count"),
     [("majority", "model/majority.json", 40), ("majority", "scores.json", 40), ("majority", "environment.json", 20),
-     ("linear", "model/linear.json", 10), ("encoder", "model/danseo.json", 20)],
+     ("linear", "model/linear.json", 10), ("encoder", "model/danseo.json", 20),
+     ("encoder", "gear.json", 20)],
 )  # fmt: skip
 def test_damaged_json_of_runs(runs, sample, tmp_path, family, name, count):
     copy = shutil.copytree(runs[family], tmp_path / "runs" / runs[family].name)

@@ -24,6 +24,7 @@ from danseo.errors import DanseoError, DataError
 from danseo.files import write_atomically
 from danseo.rows import read_object
 from danseo.runs.directory import Run
+from danseo.runs.shapes import has_shape
 from danseo.training.network import TrainableNetwork
 from danseo.training.numbers import changes, conditions
 from danseo.training.workers import Workers
@@ -122,9 +123,15 @@ def recorded_gear(run: Run, config: TrainConfig, device: torch.device) -> Gear |
     if not (run.path / GEAR).is_file():
         return None
     kept = run.read_json(GEAR)
+    if not has_shape(kept, {"precision": _is_precision, "attention": str, "?later": list}):
+        raise DataError(f"{run.path / GEAR} is damaged; remove it, and how to compute is settled anew")
     gear = Gear(kept["precision"], kept["attention"])
     allowed = config.precision in ("auto", gear.precision) and config.attention in ("auto", gear.attention)
     return gear if allowed and kept.get("device") == device.type else None
+
+
+def _is_precision(value: Any) -> bool:
+    return value in ("fp32", "bf16", "fp16", "int8")
 
 
 def choose_gear(
