@@ -8,7 +8,7 @@ DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining attack proof proof-tasks \
-	proof-masked proof-sweeps proof-llm mini clean
+	proof-masked proof-sweeps proof-llm proof-own mini clean
 
 install: $(STAMP)
 
@@ -61,14 +61,14 @@ attack: $(STAMP)
 	@$(BIN)/python bench/attack.py $(PARTS) --size $(SIZE)
 
 # What the product does on the real data, for docs/findings.md; each also alone. Slow: hours for all of it.
-PROOFS := proof proof_masked proof_sweeps
+PROOFS := proof proof_masked proof_sweeps proof_own
 proof: $(STAMP)
 	@for name in $(PROOFS); do $(BIN)/python bench/$$name.py || exit 1; done
 
 proof-tasks: $(STAMP)
 	@$(BIN)/python bench/proof.py
 
-proof-masked proof-sweeps proof-llm: proof-%: $(STAMP)
+proof-masked proof-sweeps proof-llm proof-own: proof-%: $(STAMP)
 	@$(BIN)/python bench/proof_$*.py
 
 # The encoder in the box, pre-trained from nothing: half a day on one core. The same command goes on after a kill.

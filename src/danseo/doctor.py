@@ -97,7 +97,7 @@ def _trial(task: Task, examples: Sequence[Any]) -> dict[str, Any]:
     short = [id_ for id_, value in scores["oracle"].items() if not math.isnan(value) and abs(value - 100) > 1e-6]
     headline = {name: values[task.headline] for name, values in scores.items()}
     floor = 0.0 if math.isnan(headline["majority"]) else headline["majority"]
-    chance = max(floor, 100 / max(len(task.labels), 4))
+    chance = max(floor, 100 / len(task.labels) if task.kind == "classify" else 25.0)
     too_good = len(examples) >= _ENOUGH and headline["random"] > chance + _NEAR_CHANCE
     note = "dealt-out gold scores too high" if too_good else ""
     if short:
@@ -116,11 +116,11 @@ class Examination:
         return {"healthy": not self.failures, "failures": self.failures, "tables": [t.as_dict() for t in self.tables]}
 
 
-def examine(data_dir: str | None) -> Examination:
+def examine(data_dir: str | None, own: Sequence[Task] = ()) -> Examination:
     """Versions, machine, data and preflight; what is missing is told, what is wrong is a failure."""
     root = find.data_root(data_dir)
     reports = find.check(root, list(TASKS.values()))
-    trials = list(preflight(root))
+    trials = list(preflight(root, [*TASKS.values(), *own]))
     columns = ("task", "metric", "n", "oracle", "majority", "random", "ok", "note")
     rows: list[tuple[object, ...]] = [tuple(trial.get(column) for column in columns) for trial in trials]
     note = "gold must score 100 in every metric, and gold dealt out at random near chance"

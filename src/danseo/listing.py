@@ -40,7 +40,7 @@ def describe_task(task: Task, root: Path) -> list[Table]:
     facts: list[tuple[object, ...]] = [
         ("name", f"{task.name} ({task.short})"),
         ("kind", task.kind),
-        ("files", ", ".join(f"{task.folder}/{task.file(split)}" for split in ("train", "dev"))),
+        ("files", files_of(task)),
         ("official rows", ", ".join(f"{split} {rows:,}" for split, rows in task.official_rows.items())),
         ("data", splits_found(task, root)),
         ("labels", ", ".join(task.labels) or "none"),
@@ -50,9 +50,16 @@ def describe_task(task: Task, root: Path) -> list[Table]:
     return [about, Table("metrics", ("id", "meaning"), metrics, "headline first")]
 
 
+def files_of(task: Task) -> str:
+    """The names of a task's files; a user's own data may be one file, part of which is held out."""
+    if task.own:
+        return f"{task.own.train}, {task.own.dev if not task.own.share else f'{task.own.share:.0%} of it held out'}"
+    return ", ".join(f"{task.folder}/{task.file(split)}" for split in ("train", "dev"))
+
+
 def task_document(task: Task, root: Path) -> dict[str, Any]:
     """One task for JSON."""
-    found = {split: find_file(task, split, root) for split in task.official_rows}
+    found = {split: find_file(task, split, root) for split in ("train", "dev")}
     return {
         "name": task.name,
         "klue": task.short,
@@ -128,7 +135,11 @@ def _settings(config: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-_USES = {"sweeps": "danseo sweep {}", "pretrain": "danseo pretrain --config {}"}
+_USES = {
+    "tasks": "danseo train {}.toml --data DIR",
+    "sweeps": "danseo sweep {}",
+    "pretrain": "danseo pretrain --config {}",
+}
 
 
 def ready_table() -> Table:

@@ -17,6 +17,17 @@ class TextExample:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoiceExample:
+    """A text with candidates, of which one goes with it; gold is that one's label."""
+
+    guid: str
+    text: str
+    choices: tuple[str, ...]
+    gold: str
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Entity:
     """A typed stretch of a sentence: sentence[start:end] == word."""
 
@@ -75,7 +86,7 @@ class DialogueExample:
     domains: tuple[str, ...] = ()
 
 
-Example = TextExample | RelationExample | ParseExample | QuestionExample | DialogueExample
+Example = TextExample | ChoiceExample | RelationExample | ParseExample | QuestionExample | DialogueExample
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from danseo.errors import DanseoError
 from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import get_task
 from danseo.tasks.own.examples import spread
+from tests.conftest import ROOT
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
@@ -178,6 +179,60 @@ def test_own_runs_answer_and_are_combined(danseo, folder):
         assert json.loads(danseo("eval", made, "--json"))["scores"]
     gold = Path(runs[0]) / "predictions" / "dev.jsonl"
     assert "classify/accuracy@1" in danseo("score", "again.toml", "review_dev.csv", gold)
+
+
+def test_candidates_are_chosen_from(danseo, folder):
+    for split, count in (("train", 40), ("dev", 24)):
+        rows = []
+        for number, (text, label) in enumerate(sentences(count, len(split))):
+            choices = {"a": GOOD[number % 4], "b": BAD[number % 4]}
+            rows.append({"context": text, **choices, "right": "b" if label == "부정" else "a"})
+        text = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        (folder / f"choice_{split}.jsonl").write_text(text, "utf-8")
+    described = 'kind = "choose"\ntrain = "choice_train.jsonl"\ndev = "choice_dev.jsonl"\ntext = "context"\n'
+    (folder / "choice.toml").write_text(described + 'choices = ["a", "b"]\nlabel = "right"\n', "utf-8")
+    assert "40 examples" in danseo("data", "check", "choice.toml")
+    assert danseo("data", "stats", "choice.toml")
+    runs = [trained(danseo, "choice.toml", "-m", "majority"), trained(danseo, "choice.toml", *encoder(1))]
+    assert "choose/accuracy@1" in danseo("eval", runs[1], "--details", "--errors", "2")
+    assert danseo("compare", *runs)
+    (folder / "chosen.jsonl").write_text('{"context": "좋은 영화", "a": "멋진", "b": "싫은"}\n', "utf-8")
+    answer = json.loads(danseo("predict", runs[1], "chosen.jsonl"))
+    assert answer["answer"] == max(answer["probabilities"], key=answer["probabilities"].get)
+
+
+OTHER = ROOT.parent / "shared" / "data"
+READY = {
+    "nsmc": "other/nsmc",
+    "kornli": "other/kornlu/KorNLI",
+    "korsts": "other/kornlu/KorSTS",
+    "korquad1": "other/korquad",
+    "kobest-boolq": "other/kobest/BoolQ",
+    "kobest-copa": "other/kobest/COPA",
+    "kobest-hellaswag": "other/kobest/HellaSwag",
+    "kobest-sentineg": "other/kobest/SentiNeg",
+    "kobest-wic": "other/kobest/WiC",
+    "ud-korean-gsd": "other/ud",
+    "ud-korean-kaist": "other/ud",
+    "wnut17": "english_ner/wnut17",
+}
+
+
+def test_every_ready_task_is_one():
+    assert {path.stem for path in ROOT.glob("configs/tasks/*.toml")} == READY.keys()
+    for name in READY:
+        task = get_task(f"{name}.toml")
+        assert task.own.source
+        assert task.own.licence
+        assert task.headline.startswith(f"{task.own.kind}/")
+
+
+@pytest.mark.parametrize("name", READY)
+def test_ready_tasks_read_the_real_files(name):
+    if not OTHER.is_dir():
+        pytest.skip("the real files are not in ../shared/data")
+    examples = load(get_task(f"{name}.toml"), "dev", OTHER / READY[name])
+    assert len(examples) >= 400
 
 
 def test_a_share_is_held_out_by_label_and_group(folder):

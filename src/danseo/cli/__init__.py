@@ -55,13 +55,14 @@ def tasks_command(task: str | None, data_dir: str | None, as_json: bool) -> None
 
 
 @cli.command("doctor")
+@click.argument("tasks", nargs=-1, callback=parse_tasks, metavar="[TASK.toml]…")
 @data_option
 @as_json_option
-def doctor_command(data_dir: str | None, as_json: bool) -> None:
+def doctor_command(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> None:
     """Check the installation: versions, devices, data, and whether gold scores 100 and shuffled gold does not."""
     from danseo.doctor import examine
 
-    examination = examine(data_dir)
+    examination = examine(data_dir, [task for task in tasks if task.own])
     show(examination.tables, as_json, examination.as_dict())
     if examination.failures:
         raise DanseoError("; ".join(examination.failures))

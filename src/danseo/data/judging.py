@@ -67,6 +67,7 @@ def _key(example: Any) -> tuple[str, ...]:
     if hasattr(example, "words"):
         return tuple(example.words)
     parts = [example.text, getattr(example, "pair", None), getattr(example, "question", None)]
+    parts += getattr(example, "choices", ())
     if hasattr(example, "subject"):
         parts += [f"{example.subject.start}", f"{example.object.start}"]
     return tuple(str(part) for part in parts if part is not None)

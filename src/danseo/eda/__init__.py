@@ -27,6 +27,7 @@ __all__ = ["Description", "describe"]
 _VIEWS: Mapping[tuple[str, str], Callable[[Task], View]] = {
     ("classify", "text"): text_view,
     ("classify", "pair"): pair_view,
+    ("classify", "choices"): text_view,
     ("classify", "relation"): relation_view,
     ("score", "text"): number_view,
     ("score", "pair"): number_view,

@@ -85,6 +85,9 @@ def _label(task: Task, example: Any, prediction: Prediction) -> Mistake | None:
 def _texts(task: Task, example: Any) -> Iterator[tuple[str, str]]:
     if task.form == "relation":
         yield "text", _marked(example)
+    elif task.form == "choices":
+        yield "text", example.text
+        yield from zip(task.labels, example.choices, strict=True)
     else:
         names = task.parts if task.form == "pair" else ("text",)
         yield from zip(names, (example.text, example.pair), strict=False)

@@ -10,7 +10,7 @@ from danseo.metrics.statistic import Statistic
 from danseo.records import Prediction
 from danseo.tasks.inputs import Input
 
-Form = Literal["text", "pair", "relation", "words", "question", "dialogue"]
+Form = Literal["text", "pair", "choices", "relation", "words", "question", "dialogue"]
 """What an example looks like; the kind says what its answer is."""
 Kind = Literal["classify", "score", "tag", "parse", "answer", "track"]
 

@@ -1,6 +1,7 @@
 """Which kind an encoder takes a task for; needs no torch."""
 
 from danseo.models.encoder.answer import Answer
+from danseo.models.encoder.choose import Choose
 from danseo.models.encoder.classify import Classify
 from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.parse import Parse
@@ -21,5 +22,5 @@ KINDS: dict[str, type[Kind]] = {
 
 
 def kind_of(task: Task) -> type[Kind]:
-    """The encoder's way with a task; relations are marked in their sentence."""
-    return Relate if task.form == "relation" else KINDS[task.kind]
+    """The encoder's way with a task; relations are marked in their sentence, candidates read one by one."""
+    return {"relation": Relate, "choices": Choose}.get(task.form, KINDS[task.kind])

@@ -15,13 +15,19 @@ from danseo.records import RelationExample
 from danseo.rows import Row, check_unique
 from danseo.tasks.inputs import Input, pair_input, text_input, text_of, words_input
 from danseo.tasks.own.description import Description, data_file, read_description
-from danseo.tasks.own.examples import entity_of, labels_of, question_row, read_examples
+from danseo.tasks.own.examples import choice_of, entity_of, labels_of, question_row, read_examples
 from danseo.tasks.own.measures import METRICS, measure_of
 from danseo.tasks.task import Form, Kind, Task, check_label
 
 _MOST_LABELS = 1000
-_KINDS: dict[str, Kind] = {"relation": "classify"}
-_FORMS: dict[str, Form] = {"tag": "text", "relation": "relation", "parse": "words", "answer": "question"}
+_KINDS: dict[str, Kind] = {"relation": "classify", "choose": "classify"}
+_FORMS: dict[str, Form] = {
+    "tag": "text",
+    "choose": "choices",
+    "relation": "relation",
+    "parse": "words",
+    "answer": "question",
+}
 
 
 def own_task(path: Path) -> Task:
@@ -90,6 +96,9 @@ def _check_labels(found: Sequence[str], train: Counter[str], description: Descri
         raise DataError(f"{description.train}: there are no labels in it; check kind and columns in the task file")
     if description.kind in ("classify", "relation") and len(train) < 2:
         raise DataError(f"{description.train}: all {train.total():,} examples are {found[0]}; two labels are due")
+    if description.kind == "choose" and len(found) != len(description.choices):
+        labels, count = ", ".join(found[:10]), len(description.choices)
+        raise DataError(f"{description.train}: {count} choices, but {len(found)} labels ({labels}); one each is due")
     if len(found) > _MOST_LABELS:
         raise DataError(
             f"{description.train}: column {description.label!r} has {len(found):,} different labels, but at most "
@@ -174,7 +183,7 @@ def _cluster(description: Description) -> Callable[[Any], str] | None:
 def _checker(description: Description) -> Callable[[Any, Any], Any]:
     from danseo.tasks import mrc
 
-    if description.kind in ("classify", "relation"):
+    if description.kind in ("classify", "choose", "relation"):
         return check_label(description.labels)
     checks: dict[str, Callable[[Any, Any], Any]] = {
         "score": _number,
@@ -217,6 +226,9 @@ def _input(description: Description) -> Input:
         return pair_input(text, description.pair) if description.pair else text_input(text)
     if description.kind == "tag":
         return text_input(text)
+    if description.kind == "choose":
+        names = ", ".join(filter(None, (text, description.pair, *description.choices)))
+        return Input(names, lambda row, guid: choice_of(row, guid, description))
     if description.kind == "parse":
         return words_input()
     if description.kind == "answer":

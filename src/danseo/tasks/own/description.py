@@ -11,10 +11,11 @@ from typing import Any
 from danseo.errors import DataError
 from danseo.files import quote, read_toml
 
-KINDS = ("classify", "score", "tag", "relation", "parse", "answer")
+KINDS = ("classify", "choose", "score", "tag", "relation", "parse", "answer")
 _NEEDED = {
     "classify": ("text", "label"),
     "score": ("text", "label"),
+    "choose": ("text", "label", "choices"),
     "relation": ("text", "subject", "object", "label"),
 }
 _PLACES = ("train", "dev", "folder", "name")
@@ -45,6 +46,8 @@ class Description:
     id: str = ""
     none: str = ""
     """The label that says that there is nothing to find."""
+    choices: tuple[str, ...] = ()
+    """The columns of the candidates, in the order of the labels."""
     labels: tuple[str, ...] = ()
     scale: tuple[float, ...] = ()
     title: str = ""
@@ -105,10 +108,11 @@ _KEYS = f"known: {', '.join(place.name for place in fields(Description))}"
 
 
 def _typed(path: Path, key: str, value: Any) -> Any:
-    if key in ("labels", "scale"):
-        due = str if key == "labels" else int | float
+    if key in ("labels", "choices", "scale"):
+        value = [str(item) for item in value] if key == "choices" and isinstance(value, list) else value
+        due = int | float if key == "scale" else str
         if not isinstance(value, list) or not all(isinstance(item, due) for item in value):
-            raise DataError(f"{path}: {key} should be a list of {'texts' if key == 'labels' else 'two numbers'}")
+            raise DataError(f"{path}: {key} should be a list of {'two numbers' if key == 'scale' else 'texts'}")
         return tuple(value)
     if key in ("header", "quotes", "lower"):
         if not isinstance(value, bool):

@@ -3,13 +3,14 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from danseo.errors import DataError
 from danseo.files import quote
 from danseo.metrics.tagging import spans_of
-from danseo.records import Entity, ParseExample, QuestionExample, RelationExample, TextExample
+from danseo.records import ChoiceExample, Entity, ParseExample, QuestionExample, RelationExample, TextExample
 from danseo.rows import Row
 from danseo.tasks.inputs import MOST_WORDS, text_of
 from danseo.tasks.own.description import Description
@@ -30,6 +31,7 @@ def read_examples(path: Path, description: Description, known: Check) -> Iterato
         return _questions(path, description)
     makers: dict[str, Callable[[Row, int, Description, Check], Any]] = {
         "classify": _labelled,
+        "choose": _chosen,
         "score": _scored,
         "relation": _related,
         "tag": _spanned,
@@ -82,6 +84,18 @@ def _labelled(row: Row, number: int, description: Description, known: Check) -> 
     text, pair = _texts(row, description)
     gold, guid = label_of(row, description, known), guid_of(row, number, description)
     return TextExample(guid, text=text, pair=pair, gold=gold, source=_group(row, description))
+
+
+def _chosen(row: Row, number: int, description: Description, known: Check) -> ChoiceExample:
+    gold, guid = label_of(row, description, known), guid_of(row, number, description)
+    return replace(choice_of(row, guid, description), gold=gold, source=_group(row, description))
+
+
+def choice_of(row: Row, guid: str, description: Description) -> ChoiceExample:
+    """The text (with the second one behind it, where there are two) and its candidates."""
+    text, pair = _texts(row, description)
+    choices = tuple(word(row, key) for key in description.choices)
+    return ChoiceExample(guid, text=f"{text} {pair}" if pair else text, choices=choices, gold="")
 
 
 def _scored(row: Row, number: int, description: Description, known: Check) -> TextExample:
@@ -281,7 +295,7 @@ def _answer(row: Row, text: str) -> tuple[str, int]:
 
 def labels_of(kind: str, example: Any) -> Iterator[str]:
     """The labels in an example's gold."""
-    if kind in ("classify", "relation"):
+    if kind in ("classify", "choose", "relation"):
         yield example.gold
     elif kind == "tag":
         yield from (f"B-{name}" for _, _, name in spans_of(example.gold))

@@ -22,6 +22,10 @@ METRICS: Mapping[str, Mapping[str, str]] = {
         "classify/macro_f1@1": "mean F1 over the labels that occur",
         "classify/accuracy@1": "share of right labels",
     },
+    "choose": {
+        "choose/accuracy@1": "share of right choices",
+        "choose/macro_f1@1": "mean F1 over the places of the candidates",
+    },
     "relation": {
         "relation/micro_f1@1": "F1 pooled over the relations, the label for none left out",
         "relation/macro_f1@1": "mean F1 over the labels that occur",
@@ -54,6 +58,7 @@ def measure_of(description: Description) -> Measure:
     """The function that measures a kind."""
     makers: dict[str, Callable[[Description, Sequence[Any], list[Any], list[Any]], dict[str, Statistic]]] = {
         "classify": _labels,
+        "choose": _choices,
         "relation": _relations,
         "score": _numbers,
         "tag": _tags,
@@ -71,6 +76,12 @@ def _labels(
         "classify/macro_f1@1": label_macro_f1(golds, answers),
         "classify/accuracy@1": accuracy(golds, answers),
     }
+
+
+def _choices(
+    description: Description, examples: Sequence[Any], golds: list[Any], answers: list[Any]
+) -> dict[str, Statistic]:
+    return {"choose/accuracy@1": accuracy(golds, answers), "choose/macro_f1@1": label_macro_f1(golds, answers)}
 
 
 def _relations(
