@@ -81,7 +81,7 @@ class HeadConfig:
     words: Literal["kiwi", "characters"] = later("kiwi")
     """spacy: the tokens, Kiwi's morphemes or single characters."""
     label_words: str = later("")
-    """gliner, spacy:FOLDER: what the model calls our types, as PS=person,LC=place+city; "" has words of its own."""
+    """gliner, spacy:FOLDER: what the model calls our types, as PS=person,LC=place+city; "" has the usual words."""
     pooling: Literal["auto", "cls", "last", "mean", "e_start", "cls+e_start", "e_mean", "e_max"] = later("auto")
     """Whose state speaks for a text; auto: the stock head, of decoders mean or, if causal, last; re: entities too."""
     markers: Literal[
@@ -174,7 +174,9 @@ class TrainConfig:
     deterministic: bool = later(False)
     """GPU: only algorithms that take sums in a fixed order; slower, and an operation that has none ends the run."""
     max_steps: int = later(0)
-    """spacy, gliner: most optimiser steps; 0 is 20,000 of spacy, and as many as epochs have of gliner."""
+    """spacy: most optimiser steps; 0 is 20,000."""
+    zero_shot: bool = later(False)
+    """gliner: answer without learning; training examples only tune the thresholds."""
     loss: Literal["ce", "focal", "class_balanced", "ldam", "logit_adjusted"] = later("ce")
     """ynat, nli, re: cross-entropy, less of it for what is right, or weights, margins, a flat prior for rare labels."""
     gamma: float = later(1.0)

@@ -14,7 +14,8 @@ from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.families import load_model  # noqa: E402
 from danseo.models.spacy.model import Ceiling, fresh  # noqa: E402
-from danseo.models.spacy.tokens import characters, laid_out, whole  # noqa: E402
+from danseo.models.spacy.tokens import laid_out, whole  # noqa: E402
+from danseo.models.spans import characters  # noqa: E402
 from danseo.predictions.file import read_predictions  # noqa: E402
 from danseo.records import TextExample  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402

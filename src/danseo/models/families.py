@@ -43,6 +43,24 @@ def _load_spacy(run: Run, task: Task, loading: Loading) -> Model:
     return load(run, task, loading)
 
 
+def _check_gliner(config: RunConfig, task: Task) -> None:
+    from danseo.models.gliner.model import check
+
+    check(config, task)
+
+
+def _make_gliner(config: RunConfig, task: Task, device: str | None) -> Trainable:
+    from danseo.models.gliner.model import make
+
+    return make(config, task, device)
+
+
+def _load_gliner(run: Run, task: Task, loading: Loading) -> Model:
+    from danseo.models.gliner.model import load
+
+    return load(run, task, loading)
+
+
 FAMILIES = (
     Family(
         name="floor",
@@ -66,6 +84,16 @@ FAMILIES = (
         is_gradual=False,
     ),
     *llm.ROWS,
+    Family(
+        name="gliner",
+        claims=lambda model: model.startswith("gliner:"),
+        packages=lambda model, task: ("gliner2", "torch", "transformers"),
+        check=_check_gliner,
+        make=_make_gliner,
+        load=_load_gliner,
+        size=lambda model, trust_remote_code, offline: 8.5e7,  # of a base encoder
+        find=lambda model: pretrained(model.removeprefix("gliner:")),
+    ),
     Family(  # last: every name that no other family claims is a folder or an id of the Hub
         name="encoder",
         claims=lambda model: True,

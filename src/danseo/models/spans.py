@@ -12,6 +12,7 @@ from danseo.predictions.evidence import tag_arrays
 from danseo.predictions.viterbi import Array, columns
 from danseo.records import Prediction
 from danseo.tasks.task import Task
+from danseo.text.letters import letters_of
 
 
 class Span(NamedTuple):
@@ -21,6 +22,12 @@ class Span(NamedTuple):
     end: int
     type: str
     score: float = 1.0
+
+
+def characters(text: str) -> list[tuple[int, int]]:
+    """Where every character stands that is no space; a syllable that is spelled with several is one."""
+    letters = letters_of(text)
+    return letters.given([(place, place + 1) for place, one in enumerate(letters.text) if not one.isspace()])
 
 
 def types_of(task: Task) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from danseo.extras import require
+from danseo.models.spans import characters
 from danseo.text.letters import letters_of
 
 KIWI, CHARACTERS = "danseo.Kiwi.v1", "danseo.Characters.v1"
@@ -78,12 +79,6 @@ def _kiwi() -> Any:
     from kiwipiepy import Kiwi
 
     return Kiwi(num_workers=1)
-
-
-def characters(text: str) -> list[Stretch]:
-    """Every character that is no space; a syllable that is spelled with several is one."""
-    letters = letters_of(text)
-    return letters.given([(place, place + 1) for place, one in enumerate(letters.text) if not one.isspace()])
 
 
 def whole(text: str, found: Sequence[Stretch]) -> list[Stretch]:

@@ -1,0 +1,1 @@
+"""GLiNER models: entities named by words, found without training or after it."""
