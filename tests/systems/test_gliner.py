@@ -54,7 +54,7 @@ def test_it_learns_what_it_is_shown(sample: Path, checkpoint: Path, tmp_path: Pa
     config = quick_config("ner", f"gliner:{checkpoint}", learning_rate=1e-3)
     model = Gliner(config, NER, Workers("cpu"))
     text = "홍길동은 서울에 산다"
-    (record,) = model._features(0, TextExample("a", text, ("B-PS", "I-PS", "I-PS", *"OO", "B-LC", "I-LC", *"OOOO")))
+    (record,) = model.features(0, TextExample("a", text, ("B-PS", "I-PS", "I-PS", *"OO", "B-LC", "I-LC", *"OOOO")))
     optimizer = torch.optim.AdamW(model.network.parameters(), lr=3e-3)
     losses = []
     for _ in range(30):

@@ -32,12 +32,29 @@ _reading_precision = click.option(
     type=click.Choice(["auto", "bf16", "fp16", "fp32", "int8"]),
     help="How to compute; int8 is the fastest on CPUs and rounds. [default: as trained]",
 )
+
+
+def _name_python(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """For the process that asks classic GLiNER checkpoints."""
+    if value:
+        os.environ["DANSEO_SPAN_PYTHON"] = value
+
+
+_span_python = click.option(
+    "--span-python",
+    metavar="PATH",
+    expose_value=False,
+    callback=_name_python,
+    help="gliner: a Python that has the classic gliner package. [default: $DANSEO_SPAN_PYTHON, else uv]",
+)
 _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps. [default: the best there is]")
 
 
 @click.command("train")
 @task_argument
-@click.option("-m", "--model", cls=Once, required=True, help="Hub id, id@revision, folder, majority or linear.")
+@click.option(
+    "-m", "--model", cls=Once, required=True, help="Hub id, id@revision, folder, floor, or llm:, gliner:, spacy."
+)
 @data_option
 @click.option("--runs", default="runs", show_default=True, type=click.Path(path_type=Path), help="Folder of runs.")
 @click.option("--recipe", cls=Once, help="default, official, or a .toml file. [default: default]")
@@ -54,6 +71,7 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
     "--select-on", cls=Once, type=click.Choice(["select", "dev"]), help="What picks the checkpoint: a half, or all."
 )
 @trust_option
+@_span_python
 @_device
 @click.option("--force", is_flag=True, help="Start anew, whatever was there.")
 @no_wait_option
@@ -120,6 +138,7 @@ def train_config(
     help="Also score with probabilities re-weighted to the labels' shares: estimated, of the select half, of train.",
 )
 @click.option("--type-mask", is_flag=True, help="re: also score with only the labels that train has with the types.")
+@_span_python
 @_device
 @_reading_precision
 @trust_option
@@ -154,6 +173,7 @@ def eval_command(
 )
 @click.option("--text", is_flag=True, help="Also the text that was read.")
 @click.option("--tags", is_flag=True, help="Also the tag of every character, with its probability.")
+@_span_python
 @_device
 @_reading_precision
 @trust_option

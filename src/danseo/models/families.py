@@ -87,7 +87,7 @@ FAMILIES = (
     Family(
         name="gliner",
         claims=lambda model: model.startswith("gliner:"),
-        packages=lambda model, task: ("gliner2", "torch", "transformers"),
+        packages=lambda model, task: ("gliner2", "torch", "transformers"),  # a classic one needs its own Python besides
         check=_check_gliner,
         make=_make_gliner,
         load=_load_gliner,

@@ -1,6 +1,7 @@
 """GLiNER as a tagger: words for types in, spans out; it learns, or answers as it is."""
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from danseo.config import RunConfig
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError
+from danseo.models.gliner.classic import Worker, is_classic, merged, names_words
 from danseo.models.gliner.network import (
     PREFIX,
     GlinerNetwork,
@@ -25,7 +27,7 @@ from danseo.runs.directory import Run
 from danseo.runs.scores import finite
 from danseo.scoring.score import measure
 from danseo.tasks.task import Task
-from danseo.training.fit import Fitting
+from danseo.training.fit import Fitting, Progress
 from danseo.training.loop import Engine
 from danseo.training.numbers import settle
 from danseo.training.speed import Gear
@@ -36,19 +38,32 @@ _OVERLAP = 32  # characters that windows share
 _HELD = 500  # training examples at most that thresholds are tuned on
 
 
-class Gliner:
-    """A GLiNER 2 model with a threshold per type."""
+class Finder(ABC):
+    """A model that finds spans under words, with a threshold per type; a subclass says how."""
 
     reads_pos = False
+    device: str
 
-    def __init__(self, config: RunConfig, task: Task, workers: Workers, source: Path | None = None) -> None:
-        self.config, self.task, self.workers = config, task, workers
-        settle(config.train, workers.device)
+    def __init__(self, config: RunConfig, task: Task, *, learns: bool) -> None:
+        self.config, self.task, self.learns = config, task, learns
         self.labels = label_words(config.head.label_words, task, WORDS)
-        torch.manual_seed(config.seed)
-        name = str(source) if source else config.model.removeprefix(PREFIX)
-        self.network = GlinerNetwork(load_extractor(name, config.trust_remote_code)).to(workers.device)
         self.thresholds = dict.fromkeys(types_of(task), USUAL)
+
+    @abstractmethod
+    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+        """All spans worth a thought, of texts that are short enough."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """What load() takes up."""
+
+    def learn(self, train: Sequence[Any], chosen: Sequence[Any], events: Events) -> Any:
+        """Become better at the chosen examples; how that went comes out."""
+        raise NotImplementedError
+
+    def surroundings(self) -> dict[str, Any]:
+        """What is worth noting of the model."""
+        return {}
 
     # Fitting
 
@@ -62,8 +77,8 @@ class Gliner:
         events.note(self._windows_line(dev))
         facts: dict[str, Any] = {"monitor": self.task.headline}
         seconds = 0.0
-        if not self.config.train.zero_shot:
-            progress = self._learn(learned, [dev[place] for place in places], events)
+        if self.learns:
+            progress = self.learn(learned, [dev[place] for place in places], events)
             seconds = progress.seconds
             facts |= {"best_step": progress.best_step, "steps": progress.step, "select_score": finite(progress.best)}
         self.thresholds = tuned(self._found(held), [gold_spans(example) for example in held], types_of(self.task))
@@ -73,40 +88,16 @@ class Gliner:
         facts |= {"thresholds": self.thresholds, "tuned_on": len(held), "dev_at_usual_threshold": value}
         shown = ", ".join(f"{type} {threshold:.2f}" for type, threshold in self.thresholds.items())
         events.note(f"thresholds tuned on {len(held)} held-out training examples: {shown}")
-        size = sum(weight.numel() for weight in self.network.parameters())
-        device = str(self.workers.device)
-        return Fitted(self._answers(dev, found, self.thresholds), device, seconds, {"parameters": size}, facts)
+        return Fitted(self._answers(dev, found, self.thresholds), self.device, seconds, self.surroundings(), facts)
 
     def _parted(self, train: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """What is learned from, and what thresholds are tuned on; where nothing is learned, some of all."""
         shuffled = list(train)
         random.Random(self.config.seed).shuffle(shuffled)
-        if self.config.train.zero_shot:
+        if not self.learns:
             return [], shuffled[:_HELD]
         count = min(_HELD, max(1, len(shuffled) // 10))
         return shuffled[count:], shuffled[:count]
-
-    def _learn(self, train: Sequence[Any], chosen: Sequence[Any], events: Events) -> Any:
-        """With the loop of all networks here: schedules, checkpoints, the best weights by the select half."""
-        features = [record for number, example in enumerate(train) for record in self._features(number, example)]
-        if not features:
-            raise DanseoError("no training example is left beside those that thresholds are tuned on; raise limit")
-        half = self.config.train.precision if self.config.train.precision in ("bf16", "fp16") else "fp32"
-        tokens = self.config.train.batch_tokens
-        engine = Engine(self.network, Objective(), self.workers, Gear(half, "eager"), tokens, events.note)
-        fitting = Fitting(engine, features, self.config.train, self.config.seed, events.run)
-        return fitting.run_to_end(lambda: self._score(chosen), events)
-
-    def _features(self, number: int, example: Any) -> list[Any]:
-        spans = gold_spans(example)
-        return [
-            features_of(number, example.text[start:end], _inside(spans, start, end), self.labels)
-            for start, end in self._windows(example.text)
-        ]
-
-    def _score(self, examples: Sequence[Any]) -> float:
-        answers = self._answers(examples, self._found(examples), self.thresholds)
-        return measure(self.task, examples, answers.predictions)[self.task.headline].value()
 
     # Predicting
 
@@ -123,10 +114,7 @@ class Gliner:
             for number, example in enumerate(examples)
             for start, end in self._windows(example.text)
         ]
-        texts = [text for _, _, text in pieces]
-        self.network.eval()
-        batch = max(1, self.config.train.batch_size)
-        spans = found_spans(self.network.extractor, texts, self.labels, LEAST, batch) if texts else []
+        spans = self.spans([text for _, _, text in pieces]) if pieces else []
         found: list[list[Span]] = [[] for _ in examples]
         for (number, begin, _), listed in zip(pieces, spans, strict=True):
             found[number] += [span._replace(start=span.start + begin, end=span.end + begin) for span in listed]
@@ -145,14 +133,85 @@ class Gliner:
         size = max(self.config.head.max_length, 2 * _OVERLAP)
         return f"{long} of {len(examples)} dev texts are longer than {size} characters and read in windows"
 
-    # Saving
+
+class Gliner(Finder):
+    """A GLiNER 2 model, in this process; it learns unless the settings say otherwise."""
+
+    def __init__(self, config: RunConfig, task: Task, workers: Workers, source: Path | None = None) -> None:
+        super().__init__(config, task, learns=not config.train.zero_shot)
+        self.workers, self.device = workers, str(workers.device)
+        settle(config.train, workers.device)
+        torch.manual_seed(config.seed)
+        name = str(source) if source else config.model.removeprefix(PREFIX)
+        self.network = GlinerNetwork(load_extractor(name, config.trust_remote_code)).to(workers.device)
+
+    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+        self.network.eval()
+        batch = max(1, self.config.train.batch_size)
+        return found_spans(self.network.extractor, texts, self.labels, LEAST, batch)
+
+    def learn(self, train: Sequence[Any], chosen: Sequence[Any], events: Events) -> Progress:
+        """With the loop of all networks here: schedules, checkpoints, the best weights by the select half."""
+        features = [record for number, example in enumerate(train) for record in self.features(number, example)]
+        if not features:
+            raise DanseoError("no training example is left beside those that thresholds are tuned on; raise limit")
+        half = self.config.train.precision if self.config.train.precision in ("bf16", "fp16") else "fp32"
+        tokens = self.config.train.batch_tokens
+        engine = Engine(self.network, Objective(), self.workers, Gear(half, "eager"), tokens, events.note)
+        fitting = Fitting(engine, features, self.config.train, self.config.seed, events.run)
+        return fitting.run_to_end(lambda: self._score(chosen), events)
+
+    def features(self, number: int, example: Any) -> list[Any]:
+        """An example for learning, window by window."""
+        spans = gold_spans(example)
+        return [
+            features_of(number, example.text[start:end], _inside(spans, start, end), self.labels)
+            for start, end in self._windows(example.text)
+        ]
+
+    def _score(self, examples: Sequence[Any]) -> float:
+        answers = self._answers(examples, self._found(examples), self.thresholds)
+        return measure(self.task, examples, answers.predictions)[self.task.headline].value()
+
+    def surroundings(self) -> dict[str, Any]:
+        return {"parameters": sum(weight.numel() for weight in self.network.parameters())}
 
     def save(self, folder: Path) -> None:
         """As GLiNER 2 loads it, and the thresholds."""
         extractor = self.network.extractor
         extractor.save_pretrained(folder)
         extractor.processor.tokenizer.save_pretrained(folder)
-        Run(folder.parent).write_json(f"{folder.name}/danseo.json", {"thresholds": self.thresholds})
+        save_thresholds(self, folder)
+
+
+class Classic(Finder):
+    """A classic GLiNER or NuNER Zero in a process of its own; it answers as it is."""
+
+    device = "cpu"
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        super().__init__(config, task, learns=False)
+        self.worker = Worker(config.model.removeprefix(PREFIX))
+
+    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+        types = {word: type for type, words in self.labels.items() for word in words}
+        listed = self.worker.spans(texts, list(types), LEAST)
+        found = [[Span(start, end, types[word], score) for start, end, word, score in spans] for spans in listed]
+        if not names_words(self.config.model):
+            return found
+        return [merged(spans, text) for spans, text in zip(found, texts, strict=True)]
+
+    def surroundings(self) -> dict[str, Any]:
+        return {"gliner": self.worker.version}
+
+    def save(self, folder: Path) -> None:
+        """The thresholds; the checkpoint stays where it is."""
+        save_thresholds(self, folder)
+
+
+def save_thresholds(model: Finder, folder: Path) -> None:
+    """What predicting needs beside the weights."""
+    Run(folder.parent).write_json(f"{folder.name}/danseo.json", {"thresholds": model.thresholds})
 
 
 def _inside(spans: Sequence[Span], start: int, end: int) -> list[Span]:
@@ -172,15 +231,18 @@ def check(config: RunConfig, task: Task) -> None:
     label_words(config.head.label_words, task, WORDS)
 
 
-def make(config: RunConfig, task: Task, device: str | None) -> Gliner:
+def make(config: RunConfig, task: Task, device: str | None) -> Finder:
     """A checkpoint, ready to learn or to answer."""
-    return Gliner(config, task, Workers(device))
+    is_old = is_classic(config.model.removeprefix(PREFIX))
+    return Classic(config, task) if is_old else Gliner(config, task, Workers(device))
 
 
-def load(run: Run, task: Task, loading: Loading) -> Gliner:
+def load(run: Run, task: Task, loading: Loading) -> Finder:
     """The saved model of a run with its thresholds."""
     if loading.precision:
         raise DanseoError(f"{run.path} is a GLiNER model, which predicts in fp32; leave --precision out")
-    model = Gliner(run.config, task, Workers(loading.device), run.path / "model")
+    folder = run.path / "model"
+    is_whole = (folder / "model.safetensors").is_file()
+    model = Gliner(run.config, task, Workers(loading.device), folder) if is_whole else Classic(run.config, task)
     model.thresholds = run.read_json("model/danseo.json")["thresholds"]
     return model

@@ -1,0 +1,122 @@
+"""Classic GLiNER checkpoints, which need an older transformers: asked in a process of another environment."""
+
+import json
+import os
+import shutil
+import subprocess
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from danseo.errors import DanseoError, WorkFailed
+from danseo.models.spans import Span
+
+CLASSIC = "gliner_config.json"
+PYTHON = "DANSEO_SPAN_PYTHON"
+"""The environment variable that names a Python with gliner; --span-python sets it."""
+_WORKER = Path(__file__).with_name("worker.py")
+_BATCH = 64
+
+
+def is_classic(name: str) -> bool:
+    """Whether a checkpoint is of the classic sort, by the file that only those have."""
+    if Path(name).is_dir():
+        return (Path(name) / CLASSIC).is_file()
+    from huggingface_hub import try_to_load_from_cache
+
+    repository, _, revision = name.partition("@")
+    try:
+        cached = try_to_load_from_cache(repository, CLASSIC, revision=revision or None)
+    except ValueError:  # no id of the Hub; who loads it says so
+        return False
+    return isinstance(cached, str) or bool(os.environ.get(PYTHON))
+
+
+def command() -> list[str]:
+    """How the worker is started: by the Python that was named, else by uv, which brings what the file asks for."""
+    if python := os.environ.get(PYTHON):
+        if not shutil.which(python):
+            raise DanseoError(f"--span-python {python}: no such program; name the Python of an environment with gliner")
+        return [python, str(_WORKER)]
+    if uv := shutil.which("uv"):
+        return [uv, "run", "--quiet", "--script", str(_WORKER)]
+    raise DanseoError(
+        "classic GLiNER checkpoints need an older transformers than danseo: name a Python with gliner by "
+        "--span-python PATH (pip install gliner there), or install uv"
+    )
+
+
+class Worker:
+    """The process and its checkpoint; it ends with its owner."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        started = command()
+        self.process = subprocess.Popen(
+            started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        weakref.finalize(self, _end, self.process)
+        self.version = self._ask({"load": str(Path(name).resolve()) if Path(name).is_dir() else name})["ready"]
+
+    def spans(
+        self, texts: Sequence[str], words: Sequence[str], least: float
+    ) -> list[list[tuple[int, int, str, float]]]:
+        """What is found under each word, in every text."""
+        found: list[Any] = []
+        for place in range(0, len(texts), _BATCH):
+            part = list(texts[place : place + _BATCH])
+            spans = self._ask({"texts": part, "labels": list(words), "threshold": least}).get("spans")
+            if not isinstance(spans, list) or len(spans) != len(part):
+                raise WorkFailed(
+                    f"{self.name}: the GLiNER process answered something else than spans of {len(part)} texts"
+                )
+            found += [[tuple(span) for span in listed] for listed in spans]
+        return found
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(request, ensure_ascii=False) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            code = self.process.wait()
+            raise WorkFailed(f"{self.name}: the GLiNER process ended with code {code}; what it said stands above")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise WorkFailed(f"{self.name}: the GLiNER process says {reply['error']}")
+        return reply
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """End the process, which does so by itself when no more lines come."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            pipe.close()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def merged(spans: Sequence[Span], text: str) -> list[Span]:
+    """Neighbours of one type as one span: NuNER Zero names the words of an entity one by one."""
+    joined: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.type, span.start)):
+        last = joined[-1] if joined else None
+        if last and last.type == span.type and span.start >= last.start and not text[last.end : span.start].strip():
+            joined[-1] = last._replace(end=max(last.end, span.end), score=min(last.score, span.score))
+        else:
+            joined.append(span)
+    return sorted(joined)
+
+
+def names_words(name: str) -> bool:
+    """Whether a checkpoint is a NuNER Zero, whose neighbours belong together; not the one that names spans."""
+    short = name.lower().replace("_", "-")
+    return "nuner-zero" in short and "span" not in short

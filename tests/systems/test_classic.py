@@ -1,0 +1,95 @@
+"""Classic GLiNER checkpoints behind a process of their own; a stand-in for the package answers."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("gliner2")
+
+from danseo.errors import DanseoError, WorkFailed
+from danseo.experiment import run_experiment
+from danseo.models.families import load_model
+from danseo.models.gliner.classic import PYTHON, merged, names_words
+from danseo.models.spans import Span
+from danseo.records import TextExample
+from tests.tiny import quick_config
+
+STAND_IN = """
+import os
+from types import SimpleNamespace
+__version__ = "0.2.29"
+print("a library that talks")
+
+class GLiNER:
+    @classmethod
+    def from_pretrained(cls, folder, local_files_only):
+        made = cls()
+        made.data_processor = SimpleNamespace()
+        return made
+
+    def eval(self):
+        pass
+
+    def inference(self, texts, labels, flat_ner, threshold, multi_label):
+        return [self.found(text, labels) for text in texts]
+
+    def found(self, text, labels):
+        if "죽어" in text:
+            os._exit(3)
+        words = list(self.data_processor.words_splitter(text))
+        places = [start for word, start, end in words if word == "김"]
+        return [{"start": p, "end": p + 1, "text": "김", "label": labels[0], "score": 0.9} for p in places]
+"""
+
+
+@pytest.fixture
+def classic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    package, folder = tmp_path / "packages", tmp_path / "gliner_multi"
+    package.mkdir()
+    folder.mkdir()
+    (package / "gliner.py").write_text(STAND_IN, encoding="utf-8")
+    (folder / "gliner_config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"")
+    monkeypatch.setenv("PYTHONPATH", f"{package}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv(PYTHON, sys.executable)
+    return folder
+
+
+def test_a_classic_checkpoint_answers_from_its_own_process(sample: Path, tmp_path: Path, classic: Path):
+    config = quick_config("ner", f"gliner:{classic}", limit=20)
+    run = run_experiment(config, sample, tmp_path / "runs", quiet=True)
+    assert run.read_json("environment.json")["gliner"] == "0.2.29"
+    model = load_model(run)
+    (found,) = model.predict([TextExample("a", "김씨와 😀 김", ())])
+    assert found.answer == ("B-PS", "O", "O", "O", "O", "O", "B-PS")
+    with pytest.raises(WorkFailed, match="ended with code 3"):
+        model.predict([TextExample("a", "죽어", ())])
+
+
+def test_what_is_missing_is_one_line(sample: Path, tmp_path: Path, classic: Path, monkeypatch: pytest.MonkeyPatch):
+    config = quick_config("ner", f"gliner:{classic}", limit=20)
+    monkeypatch.setenv(PYTHON, "/nowhere/python")
+    with pytest.raises(DanseoError, match="no such program"):
+        run_experiment(config, sample, tmp_path / "runs", quiet=True)
+    monkeypatch.delenv(PYTHON)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(DanseoError, match="--span-python PATH"):
+        run_experiment(config, sample, tmp_path / "runs", quiet=True)
+
+
+def test_weights_that_are_no_safetensors_are_refused(sample: Path, tmp_path: Path, classic: Path):
+    (classic / "model.safetensors").rename(classic / "pytorch_model.bin")
+    with pytest.raises(WorkFailed, match="has no safetensors weights"):
+        run_experiment(quick_config("ner", f"gliner:{classic}", limit=20), sample, tmp_path / "runs", quiet=True)
+
+
+def test_neighbours_of_one_type_are_merged_for_nuner_zero():
+    text = "홍 길동 서울"
+    spans = [Span(0, 1, "PS", 0.9), Span(2, 4, "PS", 0.7), Span(5, 7, "LC", 0.8)]
+    assert merged(spans, text) == [Span(0, 4, "PS", 0.7), Span(5, 7, "LC", 0.8)]
+    assert names_words("numind/NuNER_Zero")
+    assert not names_words("numind/NuNER_Zero-span")
+    assert not names_words("urchade/gliner_multi")
