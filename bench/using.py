@@ -1,0 +1,174 @@
+"""Sentences per second of a tagger: danseo predict in torch, ONNX and int8, transformers.pipeline, danseo serve.
+
+All on the same checkpoint and the same sentences, one thread each, in seconds of the processor, so that a busy machine
+counts for nobody. The encoder was never pre-trained, as speed does not depend on what it knows, and is fine-tuned for a
+moment.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+from measuring import Sheet, say
+
+from danseo.config import RunConfig, with_settings
+from danseo.data.lines import Line
+from danseo.errors import DanseoError
+from danseo.experiment import run_experiment
+from danseo.exports.format import Request
+from danseo.exports.table import export
+from danseo.metrics.tagging import spans_of
+from danseo.models.protocol import Loading
+from danseo.models.scratch import Size, make_encoder
+from danseo.predict.opening import open_model
+from danseo.predict.records import answered
+from danseo.sample import write_sample
+from danseo.tasks import TASKS
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "klue"
+SIZE = Size(layers=4, hidden=256, heads=4, vocabulary=8000, positions=512)
+SENTENCES = int(sys.argv[1]) if sys.argv[1:] else 500
+CLIENTS = 20
+LEAST_GAIN, LEAST_SHARE = 3.0, 0.8
+Spans = list[tuple[int, int, str]]
+
+
+def make_run(folder: Path) -> Path:
+    """A tagger of the size of small Korean encoders."""
+    task = TASKS["ner"]
+    train = task.read(DATA / task.folder / task.file("train"))[:3000]
+    encoder = make_encoder(folder / "encoder", [example.text for example in train], "bert", SIZE)
+    settings = {"limit": 256, "epochs": 3, "learning_rate": 5e-4, "precision": "fp32", "threads": 1, "max_length": 256}
+    config = with_settings(RunConfig(task="ner", model=str(encoder)), settings)
+    write_sample(folder / "sample")
+    return run_experiment(config, folder / "sample", folder / "runs", quiet=True).path
+
+
+def timed(work: Callable[[], Any], rounds: int = 2) -> tuple[float, Any]:
+    """Seconds of the processor of the best of some rounds, and what came out."""
+    best, found = float("inf"), None
+    for _ in range(rounds):
+        start = time.process_time()
+        found = work()
+        best = min(best, time.process_time() - start)
+    return best, found
+
+
+def with_danseo(path: Path, lines: Sequence[Line], precision: str | None = None) -> tuple[float, list[Spans]]:
+    opened = open_model(path, Loading("cpu" if (path / "config.toml").is_file() else None, precision))
+    answered(opened.model, opened.task, lines[:32])
+    seconds, records = timed(lambda: answered(opened.model, opened.task, lines))
+    return seconds, [[(s["start"], s["end"], s["type"]) for s in record["spans"]] for record in records]
+
+
+def with_pipeline(path: Path, lines: Sequence[Line], batch: int) -> tuple[float, list[Spans]]:
+    from transformers import pipeline
+
+    made = pipeline("ner", model=str(path / "model"), device="cpu", ignore_labels=[])  # type: ignore[call-overload]
+    texts = [line.example.text for line in lines]
+    made(texts[:32], batch_size=batch)
+    seconds, found = timed(lambda: made(texts, batch_size=batch), 1 if batch == 1 else 2)
+    return seconds, [_spans(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+
+
+def _spans(text: str, pieces: Sequence[dict[str, Any]]) -> Spans:
+    """The entities that the best label of each piece makes; a space between two pieces of one joins it."""
+    tags = ["O"] * len(text)
+    for piece in pieces:
+        for place in range(piece["start"], piece["end"]):
+            tags[place] = piece["entity"] if place == piece["start"] else piece["entity"].replace("B-", "I-")
+    for place, character in enumerate(text[:-1]):
+        if character == " " and tags[place] == "O" and tags[place + 1].startswith("I-"):
+            tags[place] = tags[place + 1]
+    return list(spans_of(tags))
+
+
+def with_service(path: Path, lines: Sequence[Line]) -> tuple[float, list[Spans]]:
+    """One request per sentence, from 20 clients; the seconds are those of the service alone."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "danseo", "serve", str(path), "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    try:
+        process.stderr.readline()
+
+        def ask(line: Line) -> dict[str, Any]:
+            connection = HTTPConnection("127.0.0.1", port, timeout=300)
+            body = json.dumps({"text": line.example.text, "guid": line.example.guid}).encode()
+            connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            record: dict[str, Any] = json.loads(reply.read())
+            assert (reply.status, record["guid"]) == (200, line.example.guid), record
+            return record
+
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            list(clients.map(ask, lines[:32]))
+            start = _processor(process.pid)
+            records = list(clients.map(ask, lines))
+            seconds = _processor(process.pid) - start
+    finally:
+        process.terminate()
+        process.wait(60)
+    return seconds, [[(s["start"], s["end"], s["type"]) for s in record["spans"]] for record in records]
+
+
+def _processor(pid: int) -> float:
+    """The seconds that a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> int:
+    if not DATA.is_dir():
+        say("the real KLUE files are not in ../shared/data/klue")
+        return 0
+    task = TASKS["ner"]
+    examples = task.read(DATA / task.folder / task.file("dev"))[:SENTENCES]
+    lines = [Line(number, example, {}) for number, example in enumerate(examples, 1)]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        say("training a tagger for a moment, then exporting it")
+        run = make_run(folder)
+        onnx, rounded = folder / "onnx", folder / "int8"
+        export("onnx", Request(str(run), str(onnx)))
+        export("onnx", Request(str(run), str(rounded), options={"int8": True}))
+        ways: dict[str, Callable[[], tuple[float, list[Spans]]]] = {
+            "transformers.pipeline": lambda: with_pipeline(run, lines, 1),
+            "transformers.pipeline, 32 at a time": lambda: with_pipeline(run, lines, 32),
+            "danseo predict, torch": lambda: with_danseo(run, lines),
+            "danseo predict, torch int8": lambda: with_danseo(run, lines, "int8"),
+            "danseo predict, ONNX": lambda: with_danseo(onnx, lines),
+            "danseo predict, ONNX int8": lambda: with_danseo(rounded, lines),
+            "danseo serve, ONNX, 20 clients": lambda: with_service(onnx, lines),
+        }
+        sheet = Sheet(
+            f"{len(lines)} sentences of KLUE-NER dev, {SIZE.layers} layers of {SIZE.hidden}, one thread",
+            ("way", "sentences/s", "× pipeline", "sentences as torch %"),
+        )
+        found = {name: way() for name, way in ways.items()}
+        base, torch_answers = found["transformers.pipeline"][0], found["danseo predict, torch"][1]
+        for name, (seconds, spans) in found.items():
+            same = sum(one == other for one, other in zip(spans, torch_answers, strict=True)) / len(lines)
+            sheet.add(name, round(len(lines) / seconds, 1), round(base / seconds, 2), round(100 * same, 1))
+        gain = base / found["danseo predict, ONNX"][0]
+        share = found["danseo predict, ONNX"][0] / found["danseo serve, ONNX, 20 clients"][0]
+        print(f"\nONNX is {gain:.1f} × the pipeline (due: {LEAST_GAIN}); serve reaches {100 * share:.0f} % of predict")
+        if found["danseo predict, ONNX"][1] != torch_answers:
+            raise DanseoError("the exported model answers other than its run")
+        return 0 if gain >= LEAST_GAIN and share >= LEAST_SHARE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
