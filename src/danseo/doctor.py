@@ -15,7 +15,7 @@ from danseo import __version__
 from danseo.data import find
 from danseo.display.table import Table
 from danseo.errors import DanseoError
-from danseo.extras import PACKAGES
+from danseo.extras import PACKAGES, extra_of
 from danseo.listing import check_table
 from danseo.scoring.baselines import baseline
 from danseo.scoring.score import score
@@ -30,8 +30,8 @@ _ENOUGH = 50  # examples; of fewer, dealt-out gold may meet its own by chance
 def versions() -> Table:
     """danseo, Python and every package an extra brings."""
     rows: list[tuple[object, ...]] = [("danseo", __version__, ""), ("python", platform.python_version(), "")]
-    for extra, names in PACKAGES.items():
-        rows += [(name, *_installed(name, extra)) for name in names]
+    names = dict.fromkeys(name for brought in PACKAGES.values() for name in brought)  # some come with several extras
+    rows += [(name, *_installed(name, extra_of(name))) for name in names]
     return Table("versions", ("package", "version", "note"), rows)
 
 
