@@ -63,7 +63,7 @@ def test_bad_lines_are_named_and_the_others_answered(linear, tmp_path):
         (["train", "ynat", "-m", "./nowhere", "--data", "sample"], "model ./nowhere: no such folder"),
         (
             ["train", "ynat", "-m", "majority", "--recipe", "best", "--data", "sample"],
-            "no recipe 'best'; known: default, official",
+            "no recipe 'best'; known: default, llm, official",
         ),
     ],
 )

@@ -7,15 +7,7 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from danseo.api.functions import compare as compare
-    from danseo.api.functions import load as load
-    from danseo.api.functions import open as open
-    from danseo.api.functions import runs as runs
-    from danseo.api.functions import score as score
-    from danseo.api.functions import train as train
+from typing import Any
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "compare", "load", "open", "runs", "score", "train"]
