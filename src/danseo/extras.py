@@ -26,6 +26,7 @@ PACKAGES = {
     "llm": ("llguidance", "peft"),
     "spacy": ("spacy", "kiwipiepy"),
     "gliner": ("gliner2", "torch", "transformers", "peft"),
+    "board": ("starlette", "uvicorn"),
 }
 """Extra -> what it installs; "" is danseo itself."""
 _MODULES = {"scikit-learn": "sklearn", "ufal.chu-liu-edmonds": "ufal.chu_liu_edmonds"}

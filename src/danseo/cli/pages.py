@@ -1,4 +1,4 @@
-"""danseo report: what people look at."""
+"""danseo report and danseo board: what people look at."""
 
 from pathlib import Path
 
@@ -26,4 +26,19 @@ def report_command(runs: tuple[Path, ...], out: Path, data_dir: str | None, as_j
         click.echo(visible(f"{made['out']}: {made['runs']} runs, {made['bytes'] / 1e6:.2f} MB; open it in a browser"))
 
 
-COMMANDS = (report_command,)
+@click.command("board")
+@click.argument("runs", default="runs", type=click.Path(path_type=Path))
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond this machine a token is due."
+)
+@click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--token", envvar="DANSEO_BOARD_TOKEN", help="What readers have to show. [default: made up where due]")
+@data_option
+def board_command(runs: Path, host: str, port: int, token: str | None, data_dir: str | None) -> None:
+    """Show a folder of runs live in the browser: progress, results, comparisons; it only reads."""
+    from danseo.board.serving import serve_board
+
+    serve_board(runs, data_dir, host, port, token)
+
+
+COMMANDS = (report_command, board_command)

@@ -137,7 +137,8 @@ def _chart(figure: Chart) -> tuple[float, float, list[str]]:
         f"{attribute(figure.y_label)}</text>"
     )
     parts += _legend(figure.curves, right + 16)
-    return _WIDTH, max(_HEIGHT, 24 + 18 * len(figure.curves)), parts
+    width = _WIDTH if len(figure.curves) > 1 else right + 16  # one curve needs no legend
+    return width, max(_HEIGHT, 24 + 18 * len(figure.curves)), parts
 
 
 def _curve(curve: Curve, number: int, at: Callable[[float, float], tuple[float, float]]) -> Iterator[str]:

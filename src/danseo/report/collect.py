@@ -1,5 +1,6 @@
 """The runs that pages are about: found, named apart, and read with their examples where the data is there."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,10 @@ class Collection:
             self.names[str(record.run.path)] = name
         for number, record in enumerate(self.records, 1):
             self.keys.setdefault(str(record.run.path), f"run/{number}")
+
+    def share(self, dev: dict[str, Any], train: dict[str, Any]) -> None:
+        """Keep what is read of the data where the next collection finds it."""
+        self._dev, self._train = dev, train
 
     def name(self, record: Record) -> str:
         """What the run is called."""
@@ -115,9 +120,9 @@ def _read(task: Task, split: str, data_dir: str | None) -> tuple[str, list[Any]]
 def run_names(records: Sequence[Record]) -> list[str]:
     """A name per run: model, differing settings, and the seed where one name stands for several."""
     labels = label_variants(records)
-    pairs = [(record.task, label) for record, label in zip(records, labels, strict=True)]
+    pairs = Counter((record.task, label) for record, label in zip(records, labels, strict=True))
     seeded = [
-        f"{label} s{record.seed}" if pairs.count((record.task, label)) > 1 else label
+        f"{label} s{record.seed}" if pairs[record.task, label] > 1 else label
         for record, label in zip(records, labels, strict=True)
     ]
     taken: dict[tuple[str, str], int] = {}

@@ -14,6 +14,7 @@ from danseo.report.blocks import Page
 
 _MARKS: dict[type, str] = {Best: "best", Second: "second", Strong: "strong"}
 _COLOURS = 8  # of entity types
+_SHORT = 26  # letters that are not broken over lines
 
 
 def asset(name: str) -> str:
@@ -55,13 +56,17 @@ def cells(table: Table, links: dict[str, str], row_links: Sequence[dict[str, str
             {
                 "text": text,
                 "sort": f"{value:.6g}" if numeric[k] and isinstance(value, int | float) else None,
-                "kind": " ".join(filter(None, ("number" if numeric[k] else "", _MARKS.get(type(value), "")))),
+                "kind": " ".join(filter(None, (_shape(text, numeric[k]), _MARKS.get(type(value), "")))),
                 "link": leads.get(text),
             }
             for k, (text, value) in enumerate(zip(shown, row, strict=True))
         ]
         for shown, row, leads in zip(table.cells(), table.rows, own, strict=True)
     ]
+
+
+def _shape(text: str, is_number: bool) -> str:
+    return "number" if is_number else "short" if len(text) < _SHORT else ""
 
 
 def colour(mark: str) -> str:

@@ -12,21 +12,22 @@ from danseo.runs.layouts.klue import PUBLISHED, klue_tables
 from danseo.tasks.task import Task
 
 
-def overview_page(collection: Collection, compared: Mapping[str, Compared]) -> Page:
+def overview_page(collection: Collection, compared: Mapping[str, Compared], *, with_runs: bool = True) -> Page:
     """The overview of all runs; compared has the paired tests by task."""
     done = [record for record in collection.records if record.status == "done"]
     sections = [
         Section("Best per task", [_best(collection, compared)]),
         Section("The KLUE table", _klue(collection)),
-        Section("Runs", [_runs(collection, compared)]),
+        Section("Runs", [_runs(collection, compared)] if with_runs else []),
         Section("Data and versions", [_data(collection), _versions(collection)]),
     ]
     models = len({record.identity for record in done})
     lead = (
         f"{len(done)} finished run{'s' * (len(done) != 1)} of {models} model{'s' * (models != 1)} on "
         f"{len(collection.tasks())} task{'s' * (len(collection.tasks()) != 1)}. "
-        "Scores are from 0 to 100 with 95 % intervals; runs that share a letter are not told apart at 5 %."
+        "Scores are from 0 to 100 with 95 % intervals."
     )
+    lead += " Runs that share a letter are not told apart at 5 %." if compared else ""
     open_ = len(collection.records) - len(done)
     lead += f" {open_} more {'is' if open_ == 1 else 'are'} not finished." if open_ else ""
     return Page("overview", "Overview", lead, [section for section in sections if section.blocks])

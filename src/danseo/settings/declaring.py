@@ -104,6 +104,7 @@ def declared(cls: type) -> dict[str, Field[Any]]:
     }
 
 
+@cache
 def full_name(key: str, cls: type) -> str:
     """The full name of a setting; the section may be left out. An unknown key is an error naming the nearest."""
     paths = setting_paths(cls)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from danseo.errors import DanseoError
@@ -61,9 +62,15 @@ def stated(name: str, value: Any, cls: type) -> Any:
     return value
 
 
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The types of a section's settings; looking them up takes longer than all the rest of reading a config."""
+    return get_type_hints(cls)
+
+
 def _typed(name: str, value: Any, config: type) -> Any:
     cls, attribute = setting_paths(config)[name]
-    hint = get_type_hints(cls)[attribute]
+    hint = _hints(cls)[attribute]
     if get_origin(hint) is Literal:
         if value is None:
             value = "none"

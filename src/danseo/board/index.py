@@ -1,0 +1,120 @@
+"""The runs of a folder, kept in memory by the times of their files: a list of thousands is there at once."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from danseo.errors import DanseoError
+from danseo.report.collect import Collection
+from danseo.runs.directory import STANDING, Run
+from danseo.runs.index import Record, in_order, read_record
+
+_READ = ("config.toml", "scores.json", "environment.json", "error.txt")
+_SHOWN = (*_READ, "log.jsonl", STANDING, "predictions/dev.jsonl", "predictions/dev.npz")
+_PAUSE = 2.0  # seconds between two looks at the folder
+_DEEPEST = 5
+
+Signature = tuple[tuple[int, int] | None, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The runs as they were at one moment."""
+
+    version: str
+    collection: Collection
+    by_key: dict[str, Record]
+    """Page key -> run; what is not here is not served."""
+
+
+@dataclass
+class RunIndex:
+    """Looks at a folder and remembers what it read; nothing is written, and a new one knows the same."""
+
+    root: Path
+    data_dir: str | None = None
+    _known: dict[str, tuple[Signature, Record]] = field(default_factory=dict)
+    _snapshot: Snapshot | None = None
+    _looked: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _caches: tuple[dict[str, Any], dict[str, Any]] = field(default_factory=lambda: ({}, {}))
+
+    def __post_init__(self) -> None:
+        self.root = self.root.resolve()
+        if not self.root.is_dir():
+            raise DanseoError(f"{self.root} is not a folder of runs; `danseo train` makes them in runs/")
+
+    def snapshot(self) -> Snapshot:
+        """What is there; only the first who asks waits, later ones get what was seen last while a thread looks."""
+        if self._snapshot is None:
+            return self.refresh()
+        if time.monotonic() - self._looked >= _PAUSE and not self._lock.locked():
+            threading.Thread(target=self.refresh, daemon=True).start()
+        return self._snapshot
+
+    def refresh(self) -> Snapshot:
+        """Look now."""
+        with self._lock:
+            if self._snapshot is None or time.monotonic() - self._looked >= _PAUSE:
+                self._snapshot = self._look(self._snapshot)
+                self._looked = time.monotonic()
+            return self._snapshot
+
+    def _look(self, before: Snapshot | None) -> Snapshot:
+        found = {str(path): signature_of(path) for path in run_folders(self.root)}
+        changed = {path for path, signature in found.items() if self._known.get(path, (None,))[0] != signature}
+        gone = self._known.keys() - found.keys()
+        if before and not changed and not gone:
+            return before
+        for path in gone:
+            del self._known[path]
+        for path in changed:
+            self._known[path] = found[path], read_record(Run(Path(path)))
+        records = [self._known[path][1] for path in sorted(found, key=in_order)]
+        keys = {str(r.run.path): f"run/{r.run.path.relative_to(self.root).as_posix()}" for r in records}
+        collection = Collection(records, self.data_dir, [self.root], keys=dict(keys))
+        collection.share(*self._caches)
+        version = f"{os.getpid():x}-{time.time_ns():x}"
+        return Snapshot(version, collection, {keys[str(record.run.path)]: record for record in records})
+
+
+def signature_of(path: Path) -> Signature:
+    """The times and sizes of what a run's line in a list is made of."""
+    return tuple(_times(path / name) for name in _READ)
+
+
+def _times(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def run_folders(root: Path, depth: int = 0) -> Iterator[Path]:
+    """The run directories below a folder whose files all lie in it; links that lead out of it are not followed."""
+    try:
+        entries = list(os.scandir(root))
+    except OSError:
+        return
+    if any(entry.name == "config.toml" for entry in entries):
+        if depth and is_inside(root, entries):
+            yield root
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or depth >= _DEEPEST:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from run_folders(Path(entry.path), depth + 1)
+
+
+def is_inside(run: Path, entries: list["os.DirEntry[str]"]) -> bool:
+    """Whether nothing that pages show is a link to somewhere else."""
+    links = {entry.name for entry in entries if entry.is_symlink()}
+    if links & {name.split("/")[0] for name in _SHOWN}:
+        return False
+    return not any((run / name).is_symlink() for name in _SHOWN if "/" in name)

@@ -1,0 +1,228 @@
+"""The board over the built-in sample: what it shows, and what it refuses."""
+
+import json
+import shutil
+import threading
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette")
+uvicorn = pytest.importorskip("uvicorn")
+
+from danseo.board.app import make_app  # noqa: E402
+from danseo.board.guard import is_loopback  # noqa: E402
+from danseo.board.index import RunIndex, run_folders  # noqa: E402
+from danseo.board.live import live  # noqa: E402
+from danseo.board.serving import _bound  # noqa: E402
+from danseo.board.site import PER_PAGE, runs_page  # noqa: E402
+from danseo.errors import DanseoError  # noqa: E402
+from danseo.experiment import run_experiment  # noqa: E402
+from danseo.recipes import configured  # noqa: E402
+from danseo.runs.standing import StandingFile  # noqa: E402
+
+SECRET = "not for the board"
+
+
+class Served:
+    """A board on a free port of loopback."""
+
+    def __init__(self, app) -> None:
+        self.socket = _bound("127.0.0.1", 0)
+        self.port = self.socket.getsockname()[1]
+        self.server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def ask(self, path: str, method: str = "GET", **headers: str):
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        found = answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode()
+        connection.close()
+        return found
+
+    def end(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def folder(sample, tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("board")
+    runs = place / "runs"
+    for model in ("majority", "linear"):
+        run_experiment(configured("ynat", model, "default", {}), sample, runs, quiet=True)
+    outside = place / "outside"
+    shutil.copytree(next(runs.glob("ynat--linear*")), outside / "ynat--secret")
+    (outside / "secret.txt").write_text(SECRET)
+    (runs / "linked").symlink_to(outside / "ynat--secret")
+    half = runs / "half"
+    shutil.copytree(outside / "ynat--secret", half)
+    (half / "environment.json").unlink()
+    (half / "environment.json").symlink_to(outside / "ynat--secret" / "environment.json")
+    running = runs / "ynat--running"
+    shutil.copytree(outside / "ynat--secret", running, ignore=shutil.ignore_patterns("scores.json", "environment.json"))
+    (running / "log.jsonl").write_text(
+        '{"step": 5, "loss": 1.5, "score": 40.0, "best": 40.0}\n{"step": 10, "loss": 1.0, "score": 50.0}\n'
+    )
+    StandingFile(running).write(10, 40, 5.0)
+    (runs / "study.sweep.jsonl").write_text('{"run": "a", "state": "done"}\n{"run": "b", "state": "running"}\n{"run"')
+    return runs
+
+
+@pytest.fixture(scope="module")
+def board(folder, sample):
+    served = Served(make_app(folder, str(sample)))
+    yield served
+    served.end()
+
+
+def test_pages_and_their_json(board, folder):
+    name = next(folder.glob("ynat--linear*")).name
+    for path in ("/", "/runs", "/task/ynat", f"/run/{name}", "/compare"):
+        status, headers, text = board.ask(path)
+        assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8"), path
+        assert "<h1>" in text
+        status, headers, text = board.ask("/index.json" if path == "/" else f"{path}.json")
+        assert (status, headers["content-type"]) == (200, "application/json; charset=utf-8"), path
+        assert json.loads(text)["sections"] or path == "/compare"
+
+
+def test_two_runs_are_compared(board, folder):
+    keys = [f"run=run/{path.name}" for path in sorted(folder.glob("ynat--*s42*"))]
+    status, _, text = board.ask(f"/compare.json?{'&'.join(keys)}")
+    titles = [section["title"] for section in json.loads(text)["sections"]]
+    assert (status, titles) == (200, ["Scores", "Paired tests", "Where the best two disagree"])
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_it_only_shows(board, method):
+    assert board.ask("/", method)[0] == 405
+
+
+def test_head_has_no_body(board):
+    status, _, text = board.ask("/", "HEAD")
+    assert (status, text) == (200, "")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "localhost.evil"])
+def test_other_names_are_refused(board, host):
+    assert board.ask("/", Host=host)[0] == 421
+
+
+def test_loopback_names_are_known(board):
+    for host in ("localhost", f"127.0.0.1:{board.port}", "[::1]:9", "LOCALHOST:1"):
+        assert board.ask("/runs", Host=host)[0] == 200
+
+
+def test_every_answer_has_the_policy_and_no_cookie(board):
+    for path in ("/", "/style.css", "/absent", "/live.json"):
+        _, headers, _ = board.ask(path)
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "set-cookie" not in headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/../../outside/secret.txt",
+        "/run/..%2f..%2foutside%2fsecret.txt",
+        "/run/%2e%2e/%2e%2e/outside/ynat--secret",
+        "/run/linked",
+        "/run/half",
+        "/run/linked/../../outside/secret.txt",
+        "/../outside/secret.txt",
+        "/..%5c..%5coutside%5csecret.txt",
+        "//etc/passwd",
+        "/run//etc/passwd",
+        "/run/%00",
+        "/outside/secret.txt",
+        "/blocks.html",
+        "/run/ynat--running/config.toml",
+    ],
+)
+def test_nothing_but_the_runs_is_served(board, path):
+    status, _, text = board.ask(path)
+    assert status == 404
+    assert SECRET not in text
+
+
+def test_links_that_lead_out_are_no_runs(folder):
+    assert sorted(path.name[:10] for path in run_folders(folder)) == ["ynat--line", "ynat--majo", "ynat--runn"]
+
+
+def test_what_did_not_change_is_not_sent_again(board):
+    status, headers, _ = board.ask("/runs")
+    assert status == 200
+    status, again, text = board.ask("/runs", If_None_Match=headers["etag"])
+    assert (status, text, again["etag"]) == (304, "", headers["etag"])
+
+
+def test_a_training_shows_how_far_it_is(board, folder):
+    found = json.loads(board.ask("/live.json")[2])
+    (one,) = found["running"]
+    assert (one["percent"], one["left_seconds"], one["alive"], one["score"]) == (25.0, 15, True, 50.0)
+    assert found["sweeps"] == [{"sweep": "study", "states": {"done": 1, "running": 1}}]
+    StandingFile(folder / "ynat--running").write(40, 40, 20.0)
+    assert json.loads(board.ask("/live.json")[2])["running"][0]["percent"] == 100.0
+    assert "Progress" in board.ask("/run/ynat--running")[2]
+    StandingFile(folder / "ynat--running").write(40, 40, 20.0)
+
+
+def test_a_training_that_is_silent_is_said_to_be(folder):
+    snapshot = RunIndex(folder).snapshot()
+    assert not live(snapshot, time.time() + 1000)["running"][0]["alive"]
+
+
+def test_a_run_that_comes_is_seen_and_one_that_goes_is_not(folder, monkeypatch):
+    monkeypatch.setattr("danseo.board.index._PAUSE", 0.0)
+    index = RunIndex(folder)
+    before = index.refresh()
+    assert index.refresh() is before
+    shutil.copytree(next(folder.glob("ynat--linear*")), folder / "ynat--new")
+    assert "run/ynat--new" in index.refresh().by_key
+    shutil.rmtree(folder / "ynat--new")
+    assert "run/ynat--new" not in index.refresh().by_key
+
+
+def test_the_list_is_cut_into_pages(folder):
+    snapshot = RunIndex(folder).snapshot()
+    snapshot.collection.records[:] = snapshot.collection.records * PER_PAGE
+    page = runs_page(snapshot, {"page": ["2"], "q": ["ynat"]})
+    assert page.lead == f"{3 * PER_PAGE:,} of {3 * PER_PAGE:,} runs, page 2 of 3."
+    assert len(page.sections[0].blocks[0].table.rows) == PER_PAGE
+
+
+def test_the_token_is_due_and_links_carry_it(folder, sample):
+    served = Served(make_app(folder, str(sample), token="s3cret"))
+    try:
+        assert served.ask("/")[0] == 401
+        assert served.ask("/?token=wrong")[0] == 401
+        assert served.ask("/", Authorization="Bearer s3cret")[0] == 200
+        status, _, text = served.ask("/runs?token=s3cret")
+        assert status == 200
+        assert '/style.css?token=s3cret"' in text
+    finally:
+        served.end()
+
+
+def test_where_only_this_machine_can_reach():
+    assert all(map(is_loopback, ("127.0.0.1", "localhost", "::1", "127.9.9.9")))
+    assert not any(map(is_loopback, ("0.0.0.0", "192.168.0.2", "::", "example.org")))
+
+
+def test_a_folder_that_is_not_there_and_a_taken_port_are_one_line(tmp_path):
+    with pytest.raises(DanseoError, match="not a folder of runs"):
+        RunIndex(tmp_path / "absent")
+    taken = _bound("127.0.0.1", 0)
+    taken.listen()
+    with pytest.raises(DanseoError, match="choose another --port"):
+        _bound("127.0.0.1", taken.getsockname()[1])
+    taken.close()
