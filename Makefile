@@ -7,7 +7,7 @@ LIGHT := $(VENV)/.installed-demo
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using attack proof proof-tasks \
+.PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using bench-pages attack proof proof-tasks \
 	proof-masked proof-sweeps proof-llm proof-own mini clean
 
 install: $(STAMP)
@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing danseo into $(VENV) (the first time takes a few minutes)"
 	@$(BIN)/pip install -qq --constraint constraints.txt torch
-	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[train,ko,sweep,onnx,serve,llm,spacy,gliner,dev]'
+	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[train,ko,sweep,onnx,serve,board,llm,spacy,gliner,dev]'
 	@$(BIN)/python -c "import danseo, torch, transformers, pytest, mypy"
 	@touch $(STAMP)
 
@@ -46,7 +46,7 @@ format: $(STAMP)
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
 # Speed and memory against the usual ways, on the real data; each also alone. A quarter of an hour for all of it.
-BENCHES := scoring training probing pretraining using
+BENCHES := scoring training probing pretraining using pages
 bench: $(STAMP)
 	@failed=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || failed=1; done; exit $$failed
 

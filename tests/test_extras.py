@@ -120,9 +120,13 @@ WORKS = (
     "sweep grid.toml --data sample --runs kept --dry-run",
     "pretrain --settings",
     "coref --settings",
+    "export",
+    "export run1 --to bundle --out made/run1.zip",
+    "report run1 run2 --data sample --out made/report.html",
 )
 NEEDS = {
     "demo": "train",
+    "board runs": "board",
     "train ynat -m encoder --data sample --runs made": "train",
     "train dp -m encoder --data sample --runs made --json": "train",
     "train ynat -m encoder --recipe official --data sample --runs made": "train",
