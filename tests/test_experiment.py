@@ -499,7 +499,8 @@ def test_pickled_weights_are_never_loaded(small, encoder, tmp_path):
     (folder / "model.safetensors").unlink()
     torch.save({"embeddings": torch.zeros(1)}, folder / "pytorch_model.bin")
     complaint = complaint_of(small, tmp_path, folder)
-    assert complaint == f"{folder} has no safetensors weights; convert them (danseo never loads pickles)"
+    assert complaint.startswith(f"{folder} has no safetensors weights;")
+    assert f"`danseo export {folder} --to safetensors`" in complaint
 
 
 def test_a_model_that_is_nowhere(small, tmp_path, monkeypatch):

@@ -6,11 +6,12 @@ from typing import Any
 
 from danseo.display.table import Table
 from danseo.errors import DanseoError
-from danseo.exports import bundle, merged, onnx
+from danseo.exports import bundle, card, hub, lm_eval, merged, onnx, pickled
 from danseo.exports.format import Format, Request
 from danseo.extras import extra_of, is_installed, require
 
-FORMATS: dict[str, Format] = {format_.name: format_ for format_ in (bundle.FORMAT, merged.FORMAT, onnx.FORMAT)}
+_LISTED = (bundle, card, hub, lm_eval, merged, onnx, pickled)
+FORMATS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in _LISTED}
 
 
 def get_format(name: str) -> Format:

@@ -93,10 +93,11 @@ def _typed(name: str, value: Any, config: type) -> Any:
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     """The config with some settings changed, by full or short name."""
     changed: Any = config
+    cls: Any = type(config)
     for key, value in settings.items():
-        name = full_name(key, type(config))
+        name = full_name(key, cls)
         section, _, inner = name.rpartition(".")
-        value = checked(name, value, type(config))
+        value = checked(name, value, cls)
         changed = (
             replace(changed, **{section: replace(getattr(changed, section), **{inner: value})})
             if section

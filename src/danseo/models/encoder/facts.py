@@ -54,7 +54,10 @@ def size_of(model: str, trust_remote_code: bool, offline: bool) -> float | None:
     if folder.is_dir():
         facts = read_configuration(folder)
         if not any(folder.glob("*.safetensors")):
-            raise DanseoError(f"model {model} has no safetensors weights; convert them (danseo never loads pickles)")
+            raise DanseoError(
+                f"model {model} has no safetensors weights; danseo loads no pickles: "
+                f"turn them with `danseo export {model} --to safetensors`"
+            )
         return above_embeddings(facts)
     found = configuration(model, trust_remote_code, offline)
     return above_embeddings(vars(found)) if found is not None else None

@@ -233,7 +233,10 @@ def loading_error(name: str, error: Exception) -> DanseoError:
         return error
     text = " ".join(str(error).split())
     if ("safetensors" in text and "pytorch_model.bin" in text) or "no file named model.safetensors" in text:
-        return DanseoError(f"{name} has no safetensors weights; convert them (danseo never loads pickles)")
+        return DanseoError(
+            f"{name} has no safetensors weights; danseo loads no pickles: "
+            f"turn them with `danseo export {name} --to safetensors`"
+        )
     if "trust_remote_code" in text:
         return DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")
     if not Path(name).exists() and any(word in text for word in ("connect", "offline", "cached")):

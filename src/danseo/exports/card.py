@@ -1,0 +1,166 @@
+"""A model card: README.md with metadata that the Hub reads, what was measured and how, and code that runs."""
+
+import re
+from typing import Any
+
+from danseo.config import RunConfig, flat
+from danseo.display.table import Table, as_typed, shown_interval, to_markdown
+from danseo.errors import DanseoError
+from danseo.exports.format import Format, Request
+from danseo.files import write_atomically
+from danseo.runs.index import Record
+from danseo.tasks import get_task
+
+DATASET = "klue/klue"
+RESULTS = ".eval_results"
+_PIPELINES = {
+    "classify": "text-classification",
+    "score": "sentence-similarity",
+    "tag": "token-classification",
+    "parse": "token-classification",
+    "answer": "question-answering",
+}
+_PARTS = {"report": "report half of dev (the half that picked nothing)", "dev": "all of dev"}
+
+
+def card_files(record: Record, repository: str = "OWNER/NAME") -> dict[str, str]:
+    """Name -> text of what belongs to the card."""
+    return {
+        "README.md": f"---\n{_yaml(metadata(record, repository))}---\n\n{_body(record, repository)}",
+        f"{RESULTS}/{record.task}.yaml": _yaml(eval_results(record)),
+    }
+
+
+def metadata(record: Record, repository: str) -> dict[str, Any]:
+    """What the Hub reads at the head of the card, model-index included."""
+    task = get_task(record.task)
+    base = record.model_path if re.fullmatch(r"[\w.-]+/[\w.-]+", record.model_path) else None
+    pipeline = _PIPELINES.get(task.kind)
+    results = [
+        {
+            "task": {"type": pipeline or task.kind, "name": task.title},
+            "dataset": {"type": DATASET, "name": f"KLUE {task.short}", "config": task.name, "split": "validation"},
+            "metrics": [
+                {"type": s["id"], "name": f"{s['id']} on {_PARTS[split]}", "value": s["value"], **_interval(s)}
+                for s in listed
+                if s["value"] is not None
+            ],
+        }
+        for split, listed in record.scores["scores"].items()
+    ]
+    return {
+        "language": ["ko"],
+        "library_name": "transformers" if (record.run.path / "model" / "config.json").is_file() else "danseo",
+        "tags": ["danseo", "klue", f"klue-{task.name}"],
+        "datasets": [DATASET],
+        **({"base_model": base} if base else {}),
+        **({"pipeline_tag": pipeline} if pipeline else {}),
+        "model-index": [{"name": repository.split("/")[-1], "results": results}],
+    }
+
+
+def _interval(score: dict[str, Any]) -> dict[str, Any]:
+    if not score["interval"]:
+        return {}
+    low, high = score["interval"]
+    return {"args": {"interval_95": [round(low, 4), round(high, 4)], "n": score["n"]}}
+
+
+def eval_results(record: Record) -> list[dict[str, Any]]:
+    """The scores in the form of the Hub's .eval_results folder."""
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    entries = [
+        EvalResultEntry(
+            dataset_id=DATASET,
+            task_id=s["id"],
+            value=round(s["value"], 4),
+            notes=f"{_PARTS[split]}, n = {s['n']}, 95 % interval {shown_interval(*s['interval'])}"
+            if s["interval"]
+            else f"{_PARTS[split]}, n = {s['n']}",
+        )
+        for split, listed in record.scores["scores"].items()
+        for s in listed
+        if s["value"] is not None and s["id"] == record.scores["headline"]
+    ]
+    return list(eval_result_entries_to_yaml(entries))
+
+
+def _yaml(document: Any) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(document, allow_unicode=True, sort_keys=False, width=1000))
+
+
+def _body(record: Record, repository: str) -> str:
+    task, scores = get_task(record.task), record.scores
+    tables = [_scores(listed, _PARTS[split]) for split, listed in scores["scores"].items()]
+    picked = (
+        "all of dev, the same examples that are reported"
+        if scores["selected_on"] == "dev"
+        else "the select half of dev"
+    )
+    hashes = "\n".join(f"- `{name}`: sha256 `{sha}`" for name, sha in record.surroundings.get("data", {}).items())
+    return "\n".join(
+        [
+            f"# {_plain(repository.split('/')[-1])}\n",
+            f"A model for KLUE {task.short} ({task.title}), made and scored with danseo "
+            f"{_plain(record.surroundings.get('danseo', ''))}; it started from `{_plain(record.model)}`.\n",
+            "## Use\n",
+            _usage(repository),
+            "## Scores\n",
+            "From 0 to 100, with 95 % bootstrap intervals over examples. KLUE has no public test labels: these are "
+            f"scores on its dev set, and the checkpoint was picked on {picked}. An id names one definition of a metric.\n",
+            *tables,
+            "## Settings that differ from danseo's defaults\n",
+            _settings(record),
+            "## Data\n",
+            "KLUE is licensed CC BY-SA 4.0; what is derived from it has to say so and be shared alike. The files:\n",
+            hashes + "\n",
+        ]
+    )
+
+
+def _usage(repository: str) -> str:
+    return (
+        "```sh\n"
+        "pip install 'danseo[train]'\n"
+        f"hf download {repository} --local-dir run\n"
+        "danseo predict run lines.txt          # one text per line; JSON lines for pairs, passages and dialogues\n"
+        "```\n"
+    )
+
+
+def _scores(listed: list[dict[str, Any]], title: str) -> str:
+    rows: list[tuple[object, ...]] = [
+        (s["id"], s["value"], shown_interval(*s["interval"]) if s["interval"] else None, s["n"]) for s in listed
+    ]
+    return to_markdown(Table(title, ("metric", "score", "95 % interval", "n"), rows))
+
+
+def _settings(record: Record) -> str:
+    defaults = flat(RunConfig(task="", model=""))
+    known = {name: value for name, value in record.settings.items() if name not in ("task", "model")}
+    rows: list[tuple[object, ...]] = [
+        (name, as_typed(value)) for name, value in known.items() if defaults.get(name) != value
+    ]
+    return to_markdown(Table("settings", ("setting", "value"), rows)) if rows else "none\n"
+
+
+def _plain(text: object) -> str:
+    """A text that Markdown takes as it is."""
+    return re.sub(r"[^\w.\-/ ]", "", str(text))
+
+
+def write(request: Request) -> dict[str, Any]:
+    """Write the card into a folder."""
+    folder = request.path("-card")
+    if folder.exists() and not folder.is_dir():
+        raise DanseoError(f"{folder} is a file; name a folder with --out")
+    files = card_files(request.record)
+    for name, text in files.items():
+        write_atomically(folder / name, text)
+    return {"out": str(folder), "files": ", ".join(files)}
+
+
+FORMAT = Format("card", "README.md and .eval_results of a model repository", write)
