@@ -110,7 +110,7 @@ def _body(record: Record, repository: str) -> str:
             _usage(repository),
             "## Scores\n",
             "From 0 to 100, with 95 % bootstrap intervals over examples. KLUE has no public test labels: these are "
-            f"scores on its dev set, and the checkpoint was picked on {picked}. An id names one definition of a metric.\n",
+            f"scores on its dev set, and the checkpoint was picked on {picked}. Ids name definitions of metrics.\n",
             *tables,
             "## Settings that differ from danseo's defaults\n",
             _settings(record),
