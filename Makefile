@@ -1,4 +1,4 @@
-# make install | demo | test | test-systems | check | bench[-NAME] | attack | proof[-NAME] | mini   (each sets up .venv first, once)
+# make install | demo | test | test-systems | test-browser | check | bench[-NAME] | attack | proof[-NAME] | mini   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ LIGHT := $(VENV)/.installed-demo
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test test-systems check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using bench-pages attack proof proof-tasks \
+.PHONY: install demo test test-systems test-browser check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using bench-pages attack proof proof-tasks \
 	proof-masked proof-sweeps proof-llm proof-own mini clean
 
 install: $(STAMP)
@@ -38,6 +38,13 @@ test: $(STAMP)
 # The families that take their time: spaCy, GLiNER, and the contract that every family keeps.
 test-systems: $(STAMP)
 	@$(BIN)/python -m pytest tests/systems
+
+# The pages in Debian's chromium, or another one, through playwright.
+test-browser: $(STAMP)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		{ echo "test-browser needs chromium; on Debian: apt-get install chromium"; exit 1; }
+	@$(BIN)/python -c "import playwright" 2>/dev/null || $(BIN)/pip install -qq --constraint constraints.txt playwright
+	@DANSEO_BROWSER=1 $(BIN)/python -m pytest -n 0 tests/browser
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache

@@ -33,10 +33,10 @@ _MODULES = {"scikit-learn": "sklearn", "ufal.chu-liu-edmonds": "ufal.chu_liu_edm
 _BROUGHT = {"tokenizers": "transformers"}  # by another package
 
 
-def require(*packages: str) -> None:
-    """Refuse to go on without these packages, in one line that says how to get them."""
+def require(*packages: str, extra: str = "") -> None:
+    """Refuse to go on without these packages, in one line that says how to get them, by the named extra or any."""
     if missing := [package for package in packages if not is_installed(package)]:
-        raise MissingExtra(complaint(missing))
+        raise MissingExtra(complaint(missing, extra))
 
 
 def is_installed(package: str) -> bool:
@@ -51,10 +51,10 @@ def module_of(package: str) -> str:
     return _MODULES.get(package, package.replace("-", "_"))
 
 
-def complaint(missing: Iterable[str]) -> str:
+def complaint(missing: Iterable[str], extra: str = "") -> str:
     """What is not there, and the one command that brings it."""
     names = list(dict.fromkeys(missing))
-    extras = ",".join(dict.fromkeys(extra for name in names if (extra := extra_of(name))))
+    extras = extra or ",".join(dict.fromkeys(found for name in names if (found := extra_of(name))))
     what = f"{', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f"{names[0]} is"
     source = f"'danseo[{extras}]'" if extras else "danseo"
     return f"{what} not installed; run: pip install {source}"

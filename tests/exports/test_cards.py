@@ -9,7 +9,7 @@ import yaml
 from danseo.errors import DanseoError, NetworkError
 from danseo.exports.format import Request
 from danseo.exports.table import export
-from danseo.predict import predict_lines
+from danseo.predict.stream import predict_lines
 
 
 def test_a_card_says_what_was_measured(run, tmp_path):

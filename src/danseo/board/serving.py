@@ -14,7 +14,7 @@ from danseo.extras import require
 
 def serve_board(root: Path, data_dir: str | None, host: str, port: int, token: str | None = None) -> None:
     """Serve until interrupted; beyond loopback a token is required, and made where none is given."""
-    require("starlette", "uvicorn")
+    require("starlette", "uvicorn", extra="board")
     import uvicorn
 
     if not is_loopback(host):

@@ -20,7 +20,6 @@ from danseo.report.overview import overview_page
 from danseo.report.run_page import run_page
 from danseo.report.task_page import ranked, task_page
 from danseo.runs.index import Record, protocol
-from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 PER_PAGE = 200
@@ -109,8 +108,7 @@ class Site:
             return compare_page(snapshot, query)
         if key == "masked":
             return next(iter(other_pages(collection.folders)), None)
-        if kind == "task" and name in {task.name for task in collection.tasks()}:
-            task = get_task(name)
+        if kind == "task" and (task := next((each for each in collection.tasks() if each.name == name), None)):
             return task_page(collection, task, self._compared(snapshot, task), _EXAMPLES)
         record = snapshot.by_key.get(key)
         return run_page(collection, record, _EXAMPLES) if record else None
@@ -224,7 +222,7 @@ def compare_page(snapshot: Snapshot, query: Query) -> Page:
     if len(records) > _COMPARED or len({record.task for record in records}) > 1:
         note = NoteBlock(f"Choose two to {_COMPARED} runs of one task.", "warning")
         return Page("compare", "Compare", lead, [Section("Paired tests", [note])])
-    task = get_task(records[0].task)
+    task = records[0].run.task
     compared = compare_task(collection, task, records)
     best = ranked(records)
     found = disagreements(collection, task, best[0], best[1], _EXAMPLES)

@@ -13,6 +13,7 @@ from danseo.errors import DanseoError
 from danseo.exports.format import Format, Request
 from danseo.files import read_bytes, write_atomically
 from danseo.runs.answers import dev_hash
+from danseo.runs.directory import OWN_TASK
 from danseo.runs.index import Record
 from danseo.runs.scores import headline_of
 
@@ -23,7 +24,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say: the same run 
 
 def bundle_files(record: Record) -> dict[str, bytes]:
     """Name in the bundle -> content, the manifest first."""
-    files = {name: read_bytes(record.run.path / name) for name in FILES}
+    own = (OWN_TASK,) if (record.run.path / OWN_TASK).is_file() else ()
+    files = {name: read_bytes(record.run.path / name) for name in (*FILES, *own)}
     manifest = {
         "danseo": __version__,
         "run": record.run.path.resolve().name,

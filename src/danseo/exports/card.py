@@ -9,7 +9,6 @@ from danseo.errors import DanseoError
 from danseo.exports.format import Format, Request
 from danseo.files import write_atomically
 from danseo.runs.index import Record
-from danseo.tasks import get_task
 
 DATASET = "klue/klue"
 RESULTS = ".eval_results"
@@ -33,7 +32,7 @@ def card_files(record: Record, repository: str = "OWNER/NAME") -> dict[str, str]
 
 def metadata(record: Record, repository: str) -> dict[str, Any]:
     """What the Hub reads at the head of the card, model-index included."""
-    task = get_task(record.task)
+    task = record.run.task
     base = record.model_path if re.fullmatch(r"[\w.-]+/[\w.-]+", record.model_path) else None
     pipeline = _PIPELINES.get(task.kind)
     results = [
@@ -93,7 +92,7 @@ def _yaml(document: Any) -> str:
 
 
 def _body(record: Record, repository: str) -> str:
-    task, scores = get_task(record.task), record.scores
+    task, scores = record.run.task, record.scores
     tables = [_scores(listed, _PARTS[split]) for split, listed in scores["scores"].items()]
     picked = (
         "all of dev, the same examples that are reported"

@@ -14,10 +14,10 @@ from danseo.data.halves import in_half
 from danseo.display.table import Table, shown_interval
 from danseo.errors import DanseoError, PredictionError
 from danseo.exports.bundle import FILES, MANIFEST
-from danseo.files import content_sha256, parse_json
+from danseo.files import content_sha256, parse_json, write_atomically
 from danseo.predictions.file import read_predictions
+from danseo.runs.directory import OWN_TASK, Run
 from danseo.scoring.score import measure
-from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
 _MOST = 1 << 28  # bytes of one file of a bundle, unpacked; predictions of KLUE have a tenth of it
@@ -62,10 +62,22 @@ def verify_bundle(path: Path, data_dir: str | None) -> Verdict:
     """The verdict on a bundle; what is not as it says is one line that names it."""
     files = _unpacked(path)
     manifest = _manifest(files, path)
-    for name in FILES:
+    for name in files.keys() - {MANIFEST}:
         if hashlib.sha256(files[name]).hexdigest() != manifest["files"].get(name):
             raise DanseoError(f"{path}: {name} is not what the manifest says (its hash differs); get the bundle again")
-    task = get_task(str(manifest["task"]))
+    with tempfile.TemporaryDirectory() as folder:
+        return _verified(path, manifest, files, Path(folder), data_dir)
+
+
+def _verified(
+    path: Path, manifest: dict[str, Any], files: dict[str, bytes], folder: Path, data_dir: str | None
+) -> Verdict:
+    """The verdict on a bundle whose hashes are right; its files are laid out as a run for that."""
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    task = Run(folder).task  # with dev parted as it was
+    if task.name != manifest["task"]:
+        raise DanseoError(f"{path}: config.toml and {MANIFEST} name different tasks; export the run again")
     gold = require_file(task, "dev", data_root(data_dir))
     if content_sha256(gold) != manifest["dev_sha256"]:
         raise DanseoError(f"{gold} is not the dev file that {path.name} answers; name its folder with --data")
@@ -79,7 +91,7 @@ def verify_bundle(path: Path, data_dir: str | None) -> Verdict:
         or scores.get("task") != task.name
     ):
         raise DanseoError(f"{path}: scores.json is not what danseo writes; export the run again")
-    _check_scores(task, gold, files, claimed, path)
+    _check_scores(task, gold, folder, claimed, path)
     return Verdict(path, gold, manifest, claimed)
 
 
@@ -89,11 +101,11 @@ def _unpacked(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
             names = {MANIFEST, *FILES}
-            if set(sizes) != names or len(archive.infolist()) != len(names):
+            if set(sizes) - {OWN_TASK} != names or len(archive.infolist()) != len(sizes):
                 raise DanseoError(f"{path} is no bundle: it should hold {', '.join(sorted(names))} and nothing else")
             if max(sizes.values()) > _MOST:
                 raise DanseoError(f"{path} holds more than {_MOST >> 20} MiB in one file, which no bundle does")
-            return {name: archive.open(name).read(_MOST) for name in names}
+            return {name: archive.open(name).read(_MOST) for name in sizes}
     except FileNotFoundError:
         raise DanseoError(f"{path} is missing; check the path") from None
     except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError, EOFError) as error:
@@ -118,18 +130,14 @@ def _manifest(files: dict[str, bytes], path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _check_scores(
-    task: Task, gold: Path, files: dict[str, bytes], claimed: dict[str, list[dict[str, Any]]], path: Path
-) -> None:
+def _check_scores(task: Task, gold: Path, folder: Path, claimed: dict[str, list[dict[str, Any]]], path: Path) -> None:
     """Compute every claimed score again from the predictions."""
     examples = task.read(gold)
-    with tempfile.TemporaryDirectory() as folder:
-        answers = Path(folder) / "dev.jsonl"
-        answers.write_bytes(files["predictions/dev.jsonl"])
-        try:
-            predictions = read_predictions(answers, task, examples, skip=task.needs_probabilities)
-        except PredictionError as error:
-            raise DanseoError(str(error).replace(str(answers), f"{path}: predictions/dev.jsonl")) from None
+    answers = folder / "predictions" / "dev.jsonl"
+    try:
+        predictions = read_predictions(answers, task, examples, skip=task.needs_probabilities)
+    except PredictionError as error:
+        raise DanseoError(str(error).replace(str(answers), f"{path}: predictions/dev.jsonl")) from None
     for split, listed in claimed.items():
         places = in_half(task, examples, split)
         found = measure(task, [examples[k] for k in places], [predictions[k] for k in places])
