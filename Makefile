@@ -8,7 +8,7 @@ DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: install demo test test-systems test-browser check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using bench-pages attack proof proof-tasks \
-	proof-masked proof-sweeps proof-llm proof-own mini clean
+	proof-masked proof-sweeps proof-llm proof-own proof-re mini clean
 
 install: $(STAMP)
 
@@ -75,7 +75,7 @@ proof: $(STAMP)
 proof-tasks: $(STAMP)
 	@$(BIN)/python bench/proof.py
 
-proof-masked proof-sweeps proof-llm proof-own: proof-%: $(STAMP)
+proof-masked proof-sweeps proof-llm proof-own proof-re: proof-%: $(STAMP)
 	@$(BIN)/python bench/proof_$*.py
 
 # The encoder in the box, pre-trained from nothing: half a day on one core. The same command goes on after a kill.

@@ -37,7 +37,22 @@ def _breakdown(task: Task, examples: Sequence[Any], predictions: Sequence[Predic
         "answer": _questions,
         "track": _slots,
     }
-    return makers[task.kind](task, examples, answers_of(predictions))
+    tables = makers[task.kind](task, examples, answers_of(predictions))
+    return [*tables, *_by_source(task, examples, predictions)] if task.kind == "classify" else tables
+
+
+def _by_source(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Table]:
+    """The headline of each source, where examples come from several."""
+    places: dict[str, list[int]] = {}
+    for place, example in enumerate(examples):
+        places.setdefault(getattr(example, "source", None) or "not known", []).append(place)
+    if len(places) < 2:
+        return []
+    rows: list[tuple[object, ...]] = []
+    for source, chosen in sorted(places.items()):
+        found = task.measure([examples[k] for k in chosen], [predictions[k] for k in chosen])[task.headline]
+        rows.append((source, len(chosen), found.value()))
+    return [Table("per source", ("source", "n", task.headline), rows)]
 
 
 def found_table(title: str, name: str, counts: Iterable[tuple[str, int, int, int]]) -> Table:
