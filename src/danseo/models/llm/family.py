@@ -28,6 +28,13 @@ def served_by(config: RunConfig, limits: Limits | None = None) -> Any:
     return Server(config.model.removeprefix(SERVER), config.prompt, limits)
 
 
+def _here(config: RunConfig, device: str | None) -> Any:
+    """The model of a config, in memory; a server needs none of what that imports."""
+    from danseo.models.llm.here import load_here
+
+    return load_here(config, checkpoint_of(config.model), device)
+
+
 def check_here(config: RunConfig, task: Task) -> None:
     """Refuse settings that the task has no use for, and models that do not write."""
     from danseo.models.llm.kinds import make_asking
@@ -104,11 +111,10 @@ def prompting(family: Family, template: Template, limits: Limits) -> Family:
     """The family of one `danseo prompt`: with a prompt of the user's and what may be spent."""
 
     def make(config: RunConfig, task: Task, device: str | None) -> Trainable:
-        from danseo.models.llm.here import load_here
         from danseo.models.llm.prompted import Prompted
 
         is_server = config.model.startswith(SERVER)
-        source = served_by(config, limits) if is_server else load_here(config, checkpoint_of(config.model), device)
+        source = served_by(config, limits) if is_server else _here(config, device)
         model = Prompted(config, task, source, template)
         model.limits = limits
         return model
