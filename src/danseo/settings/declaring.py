@@ -15,6 +15,8 @@ from danseo.settings.history import changes_of, renamed_to
 
 UNBOUNDED = 10**9
 """Beyond it no computer would come to an end."""
+INCIDENTAL = ("train.threads", "prompt.url")
+"""Settings that say where and how fast, and change no result: runs that differ in them are the same run."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def flat(config: Any) -> dict[str, Any]:
 def identifying(config: Any) -> dict[str, Any]:
     """The settings that tell runs apart, under the names they had at first; later ones only where they are used."""
     cls: Any = type(config)
-    settings = {name: value for name, value in flat(config).items() if name not in ("train.threads", "prompt.url")}
+    settings = {name: value for name, value in flat(config).items() if name not in INCIDENTAL}
     used = {name: value for name, value in settings.items() if not is_unused(cls, name, value)}
     for change in reversed(changes_of(cls)):
         used = change.undone(used)

@@ -13,6 +13,7 @@ from danseo.experiment import identity_of
 from danseo.models.families import family_of
 from danseo.runs.directory import Run, as_started, run_path
 from danseo.runs.index import Record, find_runs, read_record
+from danseo.settings.declaring import INCIDENTAL
 from danseo.tasks import get_task
 
 _BASE = 12 * 12 * 768**2  # parameters of a base model
@@ -113,7 +114,7 @@ def _check_directory(point: Point) -> None:
     if not (path / "config.toml").is_file():
         return
     own, there = flat(point.config), flat(point.run.config)
-    differing = [name for name in own if own[name] != there[name] and name not in ("train.threads", "model", "task")]
+    differing = [name for name in own if own[name] != there[name] and name not in (*INCIDENTAL, "model", "task")]
     if differing:
         name = differing[0]
         raise DanseoError(
