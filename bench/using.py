@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -104,8 +105,12 @@ def with_service(path: Path, lines: Sequence[Line]) -> tuple[float, list[Spans]]
     try:
         process.stderr.readline()
 
+        own = threading.local()
+
         def ask(line: Line) -> dict[str, Any]:
-            connection = HTTPConnection("127.0.0.1", port, timeout=300)
+            connection = own.connection = getattr(own, "connection", None) or HTTPConnection(
+                "127.0.0.1", port, timeout=300
+            )
             body = json.dumps({"text": line.example.text, "guid": line.example.guid}).encode()
             connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
             reply = connection.getresponse()
