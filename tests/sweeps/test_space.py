@@ -20,7 +20,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_every_ready_sweep_loads():
     counts = {path.stem: len(read_sweep(path).configs()) for path in FILES if not read_sweep(path).search}
-    assert counts == {"ner-seeds": 16, "re-models": 30}
+    assert counts == {"ner-seeds": 16, "re-models": 30, "re-study": 42}
     (search,) = [read_sweep(path).search for path in FILES if read_sweep(path).search]
     assert search.trials == 30
     assert len(search.space) == 5
