@@ -2,22 +2,34 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from unicodedata import normalize
 
 from danseo.errors import DanseoError
-from danseo.models.encoder.marking import TYPED
+from danseo.models.encoder.marking import TYPED, Variant
+from danseo.models.encoder.pieces import Pieces
 from danseo.training.features import Features
-
-if TYPE_CHECKING:
-    from danseo.models.encoder.relate import Relate
 
 _HALF = "\ufffd"  # what is left of a syllable some of whose bytes lie in another piece
 _SIGNS = re.compile(r"[\W_]+")
 _WHOLE_ENTITIES = ("whole", "window", "two windows")
 
 
-def check_shown(kind: "Relate", examples: Sequence[Any], features: Sequence[Features]) -> None:
+class Marking(Protocol):
+    """What is looked at of the kind that marks entities."""
+
+    variant: Variant
+    pieces: Pieces
+
+    @property
+    def gap(self) -> int:
+        """The piece that stands for what was left out."""
+
+    def markers(self, example: Any) -> Any:
+        """The pieces of the markers of an example, in the order of their places."""
+
+
+def check_shown(kind: Marking, examples: Sequence[Any], features: Sequence[Features]) -> None:
     """Refuse inputs without their markers or entities, and different examples that come out as the same input."""
     for example, record in zip(examples, features, strict=True):
         _check_markers(kind, example, record)
@@ -26,7 +38,7 @@ def check_shown(kind: "Relate", examples: Sequence[Any], features: Sequence[Feat
     _check_different(kind, examples, features)
 
 
-def _check_markers(kind: "Relate", example: Any, record: Features) -> None:
+def _check_markers(kind: Marking, example: Any, record: Features) -> None:
     """The markers of the sentence stand at the places that the head is told of."""
     for place, marker in zip(record.fields["markers"], kind.markers(example), strict=True):
         if place >= 0 and record.ids[place : place + len(marker)] != marker:
@@ -35,7 +47,7 @@ def _check_markers(kind: "Relate", example: Any, record: Features) -> None:
             raise DanseoError(f"the input of {example.guid} lost an entity marker; raise max_length")
 
 
-def _check_entities(kind: "Relate", examples: Sequence[Any], features: Sequence[Features]) -> None:
+def _check_entities(kind: Marking, examples: Sequence[Any], features: Sequence[Features]) -> None:
     """The words of both entities are there, as far as the tokenizer knows them."""
     looked = [(e, r) for e, r in zip(examples, features, strict=True) if r.fields["window"] in _WHOLE_ENTITIES]
     found = _decoded(kind, [r.ids[start:end] for _, r in looked for start, end in r.fields["spans"]])
@@ -48,7 +60,7 @@ def _check_entities(kind: "Relate", examples: Sequence[Any], features: Sequence[
             )
 
 
-def _decoded(kind: "Relate", rows: Sequence[list[int]]) -> list[str | None]:
+def _decoded(kind: Marking, rows: Sequence[list[int]]) -> list[str | None]:
     """The letters of some pieces; None where one of them is unknown, holds part of a syllable, or names were cut."""
     texts = kind.pieces.backend.decode_batch([list(row) for row in rows], skip_special_tokens=False)
     unclear = {kind.pieces.unknown, kind.gap}
@@ -61,7 +73,7 @@ def _letters(text: str) -> str:
     return _SIGNS.sub("", normalize("NFKC", text).casefold()).replace("##", "")
 
 
-def _check_different(kind: "Relate", examples: Sequence[Any], features: Sequence[Features]) -> None:
+def _check_different(kind: Marking, examples: Sequence[Any], features: Sequence[Features]) -> None:
     """No two examples that differ in what the variant shows are the same pieces, unless the tokenizer knows too few."""
     seen: dict[tuple[int, ...], Any] = {}
     for example, record in zip(examples, features, strict=True):
@@ -74,7 +86,7 @@ def _check_different(kind: "Relate", examples: Sequence[Any], features: Sequence
             )
 
 
-def _visible(kind: "Relate", example: Any) -> tuple[object, ...]:
+def _visible(kind: Marking, example: Any) -> tuple[object, ...]:
     """What of an example a model should see."""
     types = (example.subject.type, example.object.type) if kind.variant.name in TYPED else ()
     if kind.variant.name == "concat":
