@@ -53,11 +53,12 @@ format: $(STAMP)
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
 # Speed and memory against the usual ways, on the real data; each also alone. A quarter of an hour for all of it.
-BENCHES := scoring training probing pretraining using pages
+BENCHES := scoring training probing pretraining
+ALONE := using pages  # each alone, as they take their own time
 bench: $(STAMP)
 	@failed=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || failed=1; done; exit $$failed
 
-$(BENCHES:%=bench-%): bench-%: $(STAMP)
+$(BENCHES:%=bench-%) $(ALONE:%=bench-%): bench-%: $(STAMP)
 	@$(BIN)/python bench/$*.py
 
 # Kills, damaged inputs, full disks, a hostile Hub, a dying node: a quarter of an hour at most, and a table of what held.

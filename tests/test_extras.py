@@ -109,6 +109,7 @@ WORKS = (
     "data check --data sample",
     "data stats nli --data sample --json",
     "data sample kept",
+    "data describe sample/ynat-v1.1/ynat-v1.1_train.json --out made/topics.toml",
     "score ynat sample/ynat-v1.1/ynat-v1.1_dev.json run1/predictions/dev.jsonl --details",
     "compare ynat sample/ynat-v1.1/ynat-v1.1_dev.json run1/predictions/dev.jsonl run2/predictions/dev.jsonl",
     "compare run1 run2 --data sample",

@@ -200,7 +200,7 @@ def _longest(texts: dict[str, list[str]], without: set[str]) -> str:
 
 
 _COMMENTS = {
-    "kind": "classify, score, tag, relation, parse or answer",
+    "kind": "classify, choose, score, tag, relation, parse or answer",
     "train": "paths start at this file",
     "dev": "a file, or the share of train that is held out",
     "text": "columns by name",
@@ -217,5 +217,5 @@ def _written(document: dict[str, Any], path: Path) -> str:
     lines = [f"# Made from {path.name} by danseo data describe; read it through, then: danseo data check"]
     for key, value in document.items():
         line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        lines.append(f"{line:40}# {_COMMENTS[key]}" if key in _COMMENTS else line)
+        lines.append(f"{line:38}  # {_COMMENTS[key]}" if key in _COMMENTS else line)
     return "\n".join(lines) + "\n"
