@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -129,12 +130,11 @@ def test_fitting_sees_the_select_half_only(three, sample, tmp_path, monkeypatch)
     before = made(paths, sample, tmp_path / "runs", **options).read_json("scores.json")
     examples = task.read(sample / task.folder / task.file("dev"))
     reported = {example.guid for example in examples if half_of(task, example) == "report"}
-    answers = paths[0] / "predictions" / "dev.jsonl"
-    lines = [json.loads(line) for line in answers.read_text().splitlines()]
-    for line in lines:
-        if line["guid"] in reported:
-            line |= {"answer": "neutral", "probabilities": {"neutral": 1.0, "entailment": 0.0, "contradiction": 0.0}}
-    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sure = {"answer": "neutral", "probabilities": {"neutral": 1.0, "entailment": 0.0, "contradiction": 0.0}}
+    for answers in (path / "predictions" / "dev.jsonl" for path in paths):
+        lines = [json.loads(line) for line in answers.read_text().splitlines()]
+        changed = [line | sure if line["guid"] in reported else line for line in lines]
+        answers.write_text("".join(json.dumps(line) + "\n" for line in changed))
     after = made(paths, sample, tmp_path / "runs", **options).read_json("scores.json")
     weights = [[m["weight"] for m in scores["ensemble"]["members"]] for scores in (before, after)]
     assert weights[0] == weights[1]
@@ -261,9 +261,10 @@ def test_predict_says_why_not(three, sample, tmp_path):
 
 def test_votes_go_to_the_better_member_between_equals(three, sample, tmp_path):
     """Two members: where they differ, the one that is better on the select half is followed."""
-    members = open_members(three["nli"][:2], str(sample))
+    pairs = [open_members(pair, str(sample)) for pair in combinations(three["nli"], 2)]
+    members = next(pair for pair in pairs if len({member.select_score for member in pair.listed}) == 2)
     better = max(members.listed, key=lambda member: member.select_score)
-    run = made(three["nli"][:2], sample, tmp_path, method="vote")
+    run = made([member.path for member in members.listed], sample, tmp_path, method="vote")
     answers = read_predictions(run.predictions_path("dev"), members.task, members.examples)
     assert [p.answer for p in answers] == [p.answer for p in better.predictions]
 

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from danseo.config import TrainConfig  # noqa: E402
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
+from danseo.pretraining import fit as fitting  # noqa: E402
 from danseo.pretraining.fit import MaskedFit  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.training.features import Features  # noqa: E402
@@ -31,7 +32,7 @@ def test_a_step_is_measured_by_small_ones(tmp_path, monkeypatch, batch, sizes):
     model = network_of("bert", "AutoModelForMaskedLM").model
     network, kind = MaskedNetwork(model, 16), MaskedKind(masked, 0)
     fit = MaskedFit(network, kind, TrainConfig(**settings), 1, Workers("cpu"), Run(tmp_path))
-    steps, now, seen = fit.train_steps, 0.0, []
+    steps, now, seen = fitting.train_steps, 0.0, []
 
     def timed(*arguments):
         nonlocal now
@@ -40,8 +41,8 @@ def test_a_step_is_measured_by_small_ones(tmp_path, monkeypatch, batch, sizes):
             now += 1 + seen[-1] / 2 + (9 if len(seen) <= len(sizes) else 0)  # the first ones warm up
             yield step
 
-    monkeypatch.setattr(fit, "train_steps", timed)
-    monkeypatch.setattr(fit, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(fitting, "train_steps", timed)
+    monkeypatch.setattr(fitting, "time", SimpleNamespace(perf_counter=lambda: now))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     assert fit.seconds_per_step(ROWS, 5.0) == pytest.approx(1 + batch / 2)
     assert seen == sizes * 2, "a warm-up and one round: the time is over"

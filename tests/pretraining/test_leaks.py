@@ -142,7 +142,7 @@ def test_a_folder_of_probes_keeps_its_test_out_too(leaky, tmp_path, monkeypatch)
 
     seen = []
     monkeypatch.setenv("RANK", "1")  # one that shows nothing
-    monkeypatch.setattr("danseo.pretraining.pretrain.pretrain", lambda job, out, force: seen.append(job))
+    monkeypatch.setattr("danseo.pretraining.pretrain.pretrain", lambda job, out, force, wait: seen.append(job))
     write_items(tmp_path / "probes" / "dev.jsonl", shipped_items()[:3])
     write_items(tmp_path / "probes" / "test.jsonl", [item_of(SECRET)])
     for probes in (tmp_path / "probes", tmp_path / "probes" / "dev.jsonl", "sample"):

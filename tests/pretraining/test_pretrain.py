@@ -45,8 +45,9 @@ def trained(text: Path, out: Path, *settings: str, **options):
 
 
 def command(text: Path, out: Path, *settings: str) -> list[str]:
-    chosen = [f"--set={each}" for each in (*TINY, *PLAIN, *STEPS, *settings)]
-    return ["-m", "danseo", "pretrain", "--text", str(text), "--out", str(out), "--device", "cpu", "--json", *chosen]
+    chosen = dict(each.split("=", 1) for each in (*TINY, *PLAIN, *STEPS, *settings))
+    listed = [f"--set={key}={value}" for key, value in chosen.items()]
+    return ["-m", "danseo", "pretrain", "--text", str(text), "--out", str(out), "--device", "cpu", "--json", *listed]
 
 
 def losses(run: Path) -> list[dict]:

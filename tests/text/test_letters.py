@@ -11,7 +11,6 @@ from transformers import PreTrainedTokenizerFast
 
 from danseo.models.encoder.model import Encoder
 from danseo.models.encoder.pieces import Pieces
-from danseo.models.encoder.relate import MARKERS
 from danseo.models.scratch import SPECIALS
 from danseo.records import DialogueExample, ParseExample, QuestionExample, RelationExample
 from danseo.tasks import TASKS
@@ -19,6 +18,8 @@ from danseo.text.letters import letters_of
 from danseo.training.workers import Workers
 from tests.forms import apart, decomposed
 from tests.tiny import quick_config, read_split, tiny_encoder
+
+MARKERS = ("<subj>", "</subj>", "<obj>", "</obj>")
 
 KOREAN = "한국은행 총재는 café에서 ㅋㅋ 웃었다. 걷다, 값, 뷁! 2024년 李 대통령 \uf98e225만원 ㅠㅠ"
 NAMES = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIALS, strict=True))

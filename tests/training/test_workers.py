@@ -50,7 +50,7 @@ def test_a_device_that_is_not_there_is_one_line(name):
 # Two nodes that share no folder. The second one is short of memory: in its forward pass, so that both must work in
 # smaller parts, once in the update (the fourth step), and once where gradients meet (it goes without an example then).
 SHORT_OF_MEMORY = """
-import atexit, os, sys, torch
+import os, sys, torch
 os.environ["LOCAL_RANK"] = "0"
 from danseo.cli import main
 from danseo.models.encoder.network import Network
@@ -71,8 +71,10 @@ workers._complete = limited(workers._complete, "meeting")
 def say_patience():
     group = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
     print("patience", group.options._timeout.total_seconds(), file=sys.stderr)
-atexit.register(say_patience)
-main([argument.replace("NODE", os.environ["RANK"]) for argument in sys.argv[1:]])
+try:
+    main([argument.replace("NODE", os.environ["RANK"]) for argument in sys.argv[1:]])
+finally:
+    say_patience()
 """
 
 

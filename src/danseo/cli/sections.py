@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Show and share": {
         "report": "One page with tables, plots and examples of runs.",
+        "board": "The same pages live, in the browser.",
         "demo": "The main job on the built-in sample, offline.",
         "export": "Write a run in a form that others read.",
     },

@@ -117,9 +117,16 @@ def checked_family(config: RunConfig, task: Task) -> Family:
     """The family of a config, which can do it here: packages, model and task are all there."""
     family = family_of(config.model)
     require(*family.packages(config.model, config.task))
-    family.check(config, task)
+    check_fit(config, task)
     family.find(config.model)
     return family
+
+
+def check_fit(config: RunConfig, task: Task) -> None:
+    """Refuse a metric that the task does not have, and what the family cannot do; asks no network."""
+    if config.train.monitor not in ("headline", *task.metrics):
+        raise DanseoError(f"train.monitor = {config.train.monitor}: {task.name} has {', '.join(task.metrics)}")
+    family_of(config.model).check(config, task)
 
 
 def load_model(

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from danseo.extras import require
 from danseo.files import check_place
 from danseo.models.encoder.facts import PACKAGES
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled, shown_name
-from danseo.probing.items import items_hash, read_items, shipped_items
+from danseo.probing.items import ProbeItem, items_hash, read_items, shipped_items
 from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import CURVE, Record, read_reference
 from danseo.probing.sweep import Sweep
@@ -78,15 +78,15 @@ class Outcome:
 
 def run_job(job: Job, quiet: bool = False) -> Outcome:
     """Probe all checkpoints; results are on disk after each one."""
+    items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
     waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
     folder = job.output or _home(job, waiting)
     check_place(folder)
     with owned(folder, wait=job.wait, on_note=lambda line: None if quiet else say(line), inside=True):
-        return _run(job, waiting, folder, quiet)
+        return _run(job, items, waiting, folder, quiet)
 
 
-def _run(job: Job, waiting: list[Checkpoint], folder: Path, quiet: bool) -> Outcome:
-    items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
+def _run(job: Job, items: Sequence[ProbeItem], waiting: list[Checkpoint], folder: Path, quiet: bool) -> Outcome:
     spelling = job.options.spelling
     reference = read_reference(job.reference, items_hash(items), spelling) if job.reference else None
     require(*PACKAGES, "kiwipiepy")

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from danseo.display.escaping import say
 from danseo.errors import DataError, WorkFailed
-from danseo.files import remedy
+from danseo.files import check_place, remedy
 
 STALE = 60.0
 """Seconds without a heartbeat after which an owner on another machine counts as gone."""
@@ -271,6 +271,7 @@ def owned(
                 time.sleep(_PAUSE)
             lock = locks.acquire(name)
     except OSError as error:
+        check_place(locks.folder)
         raise DataError(f"{locks.folder} cannot be written: {error.strerror}; {remedy(error)}") from None
     try:
         with Heart(lock, on_loss=lambda: _lost(folder)):

@@ -36,7 +36,7 @@ class Clock:
     def learn(self, record: Record, took: float | None = None) -> None:
         """Take in a finished run, and how long it took from its start to its end where somebody has measured it."""
         settings, fitting = record.settings, record.surroundings.get("seconds")
-        if record.status != "done" or not fitting or record.is_made_of_runs or not self._fits(record):
+        if record.status != "done" or fitting is None or record.is_made_of_runs or not self._fits(record):
             return
         whole = took or record.surroundings.get("wall_seconds") or fitting + _guessed_start(settings["model"])
         key, rate = (record.task, record.identity), fitting / self.planner.work(settings)

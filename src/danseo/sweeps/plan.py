@@ -10,11 +10,11 @@ from danseo.config import RunConfig, flat
 from danseo.data import find
 from danseo.errors import DanseoError
 from danseo.experiment import identity_of
-from danseo.models.families import family_of
+from danseo.models.families import check_fit, family_of
 from danseo.runs.directory import Run, as_started, run_path
 from danseo.runs.index import Record, find_runs, read_record
 from danseo.settings.declaring import INCIDENTAL
-from danseo.tasks import get_task
+from danseo.tasks import TASKS, get_task
 
 _BASE = 12 * 12 * 768**2  # parameters of a base model
 _LEARNING = 3  # a way forward, and twice that back
@@ -55,7 +55,7 @@ class Planner:
         self._read_data(config.task)
         if config.model not in self.parameters:
             self.parameters[config.model] = self._size(config)
-        family_of(config.model).check(config, get_task(config.task))
+        check_fit(config, get_task(config.task))
         check_folds(config, self.examples[config.task]["train"])
         identity = self._identity(config)
         config = as_started(self.runs, config, identity)
@@ -114,7 +114,8 @@ def _check_directory(point: Point) -> None:
     if not (path / "config.toml").is_file():
         return
     own, there = flat(point.config), flat(point.run.config)
-    differing = [name for name in own if own[name] != there[name] and name not in (*INCIDENTAL, "model", "task")]
+    ignored = (*INCIDENTAL, "model", *(() if {own["task"], there["task"]} <= {*TASKS} else ("task",)))
+    differing = [name for name in own if own[name] != there[name] and name not in ignored]
     if differing:
         name = differing[0]
         raise DanseoError(
