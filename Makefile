@@ -1,4 +1,4 @@
-# make install | demo | test | test-systems | test-browser | check | bench[-NAME] | attack | proof[-NAME] | mini   (each sets up .venv first, once)
+# make install | demo | test | test-systems | test-browser | test-trackers | check | bench[-NAME] | attack | proof[-NAME] | mini   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,8 +7,8 @@ LIGHT := $(VENV)/.installed-demo
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test test-systems test-browser check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using bench-pages attack proof proof-tasks \
-	proof-masked proof-sweeps proof-llm proof-own proof-re mini clean
+.PHONY: install demo test test-systems test-browser test-trackers check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using bench-pages attack proof proof-tasks \
+	proof-masked proof-sweeps proof-llm proof-ner proof-own proof-re mini clean
 
 install: $(STAMP)
 
@@ -46,6 +46,11 @@ test-browser: $(STAMP)
 	@$(BIN)/python -c "import playwright" 2>/dev/null || $(BIN)/pip install -qq --constraint constraints.txt playwright
 	@DANSEO_BROWSER=1 $(BIN)/python -m pytest -n 0 tests/browser
 
+# Runs told to MLflow, Weights & Biases and trackio, whose packages no other target needs.
+test-trackers: $(STAMP)
+	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[mlflow,wandb,trackio]'
+	@$(BIN)/python -m pytest -n 0 tests/exports/test_trackers.py
+
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
 
@@ -76,8 +81,14 @@ proof: $(STAMP)
 proof-tasks: $(STAMP)
 	@$(BIN)/python bench/proof.py
 
-proof-masked proof-sweeps proof-llm proof-own proof-re: proof-%: $(STAMP)
+proof-masked proof-sweeps proof-llm proof-ner proof-own: proof-%: $(STAMP)
 	@$(BIN)/python bench/proof_$*.py
+
+# Floors alone, or with an encoder the whole study: make proof-re MODEL=FOLDER MINUTES=90
+MODEL ?=
+MINUTES ?= 90
+proof-re: $(STAMP)
+	@$(BIN)/python bench/proof_re.py --minutes $(MINUTES) $(if $(MODEL),--model $(MODEL))
 
 # The encoder in the box, pre-trained from nothing: half a day on one core. The same command goes on after a kill.
 MINI_TEXT ?= ../shared/data/text/kowiki

@@ -9,6 +9,7 @@ Two parts run at a time, and no further round begins after 14 minutes, however s
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measuring import Limit, Sheet, say
+from measuring import Limit, ResultTable, say
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("exact", "kills", "fuzz", "hub", "disk", "ray")
@@ -36,18 +37,18 @@ def parsed() -> argparse.Namespace:
 
 def run_here(part: str, size: float, seed: int, limit: Limit) -> list[dict[str, object]]:
     """The rows of a part, made in this process."""
-    with tempfile.TemporaryDirectory(prefix="danseo-attack-") as place:
+    with tempfile.TemporaryDirectory(prefix="danseo-attack-") as workdir:
         if part == "fuzz":
             from attack_inputs import fuzz
 
-            return fuzz(Path(place), size, seed, limit)
+            return fuzz(Path(workdir), size, seed, limit)
         if part in ("kills", "exact"):
             from attack_kills import kills
 
-            return kills(Path(place), size, seed, limit, exact=part == "exact")
-        import attack_places
+            return kills(Path(workdir), size, seed, limit, exact=part == "exact")
+        import attack_surroundings
 
-        made: list[dict[str, object]] = getattr(attack_places, part)(Path(place), size)
+        made: list[dict[str, object]] = getattr(attack_surroundings, part)(Path(workdir), size)
         return made
 
 
@@ -73,13 +74,15 @@ def main() -> int:
         print(json.dumps(rows))
         return 0
     began, failed, limit = time.monotonic(), 0, Limit(arguments.seconds)
-    sheet = Sheet("attacks", ("attack", "tries", "held", "of it"))
+    table = ResultTable("attacks", ("attack", "tries", "held", "of it"))
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for rows in pool.map(lambda part: run_apart(part, arguments, limit), arguments.parts or PARTS):
             for row in rows:
-                sheet.add(row["attack"], row["tries"], row["held"], row["note"])
+                table.add(row["attack"], row["tries"], row["held"], row["note"])
                 failed += row["tries"] != row["held"] or not row["tries"]
-    print(f"\n{time.monotonic() - began:.0f} s; {'all held' if not failed else f'{failed} rows did not hold'}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = f"{time.monotonic() - began:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of computing"
+    print(f"\n{spent}; {'all held' if not failed else f'{failed} rows did not hold'}")
     return 1 if failed else 0
 
 

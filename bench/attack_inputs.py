@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import math
 import shutil
 import signal
 from collections import Counter
@@ -38,18 +39,18 @@ class Reader:
     """Whether pipes, folders, links and devices take its place as well."""
 
 
-def fuzz(place: Path, size: float, seed: int, limit: Limit) -> list[dict[str, object]]:
+def fuzz(workdir: Path, size: float, seed: int, limit: Limit) -> list[dict[str, object]]:
     """A row per family of readers."""
     damage: Any = importlib.import_module("tests.damage")
     signal.signal(signal.SIGALRM, _hang)
     rows: dict[str, Counter[str]] = {}
     faults: dict[str, str] = {}
-    listed = readers(place, damage)
+    listed = readers(workdir, damage)
     total = sum(reader.share for reader in listed)
-    for place_in_line, reader in enumerate(listed):
-        own = limit.share(1 / (len(listed) - place_in_line))
+    for number_of_reader, reader in enumerate(listed):
+        own = limit.share(1 / (len(listed) - number_of_reader))
         content = reader.path.read_bytes()
-        for number in range(max(3, round(WHOLE * size * reader.share / total))):
+        for number in range(max(3, math.ceil(WHOLE * size * reader.share / total))):
             if own.is_over and number >= 3:
                 break
             broken, what = damage.damaged(content, reader.damages, f"{seed} {reader.name}", number)
@@ -99,27 +100,27 @@ def _outcome(read: Callable[[], object]) -> str:
 # The readers
 
 
-def readers(place: Path, damage: Any) -> list[Reader]:
+def readers(workdir: Path, damage: Any) -> list[Reader]:
     """Everything that reads what others may have written."""
     from danseo.sample import write_sample
 
-    write_sample(place / "sample")
+    write_sample(workdir / "sample")
     return [
-        *_data(place, damage),
-        *_predictions(place, damage),
-        *_settings(place, damage),
-        *_texts(place, damage),
-        *_runs(place, damage),
+        *_data(workdir, damage),
+        *_predictions(workdir, damage),
+        *_settings(workdir, damage),
+        *_texts(workdir, damage),
+        *_runs(workdir, damage),
     ]
 
 
-def _shortened(task: Any, place: Path) -> bytes:
+def _shortened(task: Any, workdir: Path) -> bytes:
     tests: Any = importlib.import_module("tests.test_fuzz")
-    content: bytes = tests.shortened(task, place / "sample" / task.folder / task.file("dev"))
+    content: bytes = tests.shortened(task, workdir / "sample" / task.folder / task.file("dev"))
     return content
 
 
-def _data(place: Path, damage: Any) -> list[Reader]:
+def _data(workdir: Path, damage: Any) -> list[Reader]:
     import pyarrow.parquet as pq
 
     from danseo.tasks import TASKS
@@ -127,37 +128,38 @@ def _data(place: Path, damage: Any) -> list[Reader]:
     tests: Any = importlib.import_module("tests.test_fuzz")
     found = []
     for task in TASKS.values():
-        path = place / "data" / task.file("dev")
+        path = workdir / "data" / task.file("dev")
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(_shortened(task, place))
+        path.write_bytes(_shortened(task, workdir))
         damages = damage.TSV_DAMAGES if task.extension == ".tsv" else damage.JSON_DAMAGES
         found.append(Reader(f"data files: {task.name}", path, partial(task.read, path), damages, 4, True))
     for name in ("ynat", "ner", "dp", "mrc"):
-        task, path = TASKS[name], place / "data" / f"{name}-validation-00000-of-00001.parquet"
-        examples = task.read(place / "sample" / task.folder / task.file("dev"))[:4]
+        task, path = TASKS[name], workdir / "data" / f"{name}-validation-00000-of-00001.parquet"
+        examples = task.read(workdir / "sample" / task.folder / task.file("dev"))[:4]
         pq.write_table(tests.hub_table(name, examples), path)
         found.append(Reader(f"parquet files: {name}", path, partial(task.read, path), damage.HUB_DAMAGES, 2))
     return found
 
 
-def _predictions(place: Path, damage: Any) -> list[Reader]:
+def _predictions(workdir: Path, damage: Any) -> list[Reader]:
     from danseo.predictions.file import read_predictions, write_predictions
     from danseo.scoring.baselines import baseline
     from danseo.tasks import TASKS
 
     found = []
     for task in TASKS.values():
-        examples = task.read(place / "sample" / task.folder / task.file("dev"))[:4]
-        path = place / "data" / f"{task.name}.jsonl"
+        examples = task.read(workdir / "sample" / task.folder / task.file("dev"))[:4]
+        path = workdir / "data" / f"{task.name}.jsonl"
         write_predictions(path, baseline("oracle", task, examples))
         read = partial(read_predictions, path, task, examples)
         found.append(Reader(f"prediction files: {task.name}", path, read, damage.JSON_DAMAGES, 4, True))
     return found
 
 
-def _settings(place: Path, damage: Any) -> list[Reader]:
-    from danseo.config import RunConfig, read_config, read_settings, to_toml
+def _settings(workdir: Path, damage: Any) -> list[Reader]:
+    from danseo.config import RunConfig, read_config
     from danseo.search.space import read_space_file
+    from danseo.settings.written import read_settings, to_toml
     from danseo.sweeps.space import read_sweep
 
     files: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -174,19 +176,19 @@ def _settings(place: Path, damage: Any) -> list[Reader]:
     }
     found = []
     for name, (text, read) in files.items():
-        path = place / f"{name}.toml"
+        path = workdir / f"{name}.toml"
         path.write_text(text, "utf-8")
         found.append(Reader(f"settings files: {name}", path, partial(read, path), damage.BYTE_DAMAGES, 4, True))
     return found
 
 
-def _texts(place: Path, damage: Any) -> list[Reader]:
+def _texts(workdir: Path, damage: Any) -> list[Reader]:
     from danseo.data.lines import lines_in, read_line
     from danseo.probing.items import read_items, shipped_items, write_items
     from danseo.tasks import TASKS
     from danseo.text.documents import read_documents
 
-    items, text, lines = place / "items.jsonl", place / "text.txt", place / "lines.jsonl"
+    items, text, lines = workdir / "items.jsonl", workdir / "text.txt", workdir / "lines.jsonl"
     write_items(items, shipped_items("dev")[:4])
     text.write_text("서울에 비가 왔다.\n\n부산에도 비가 왔다.\n", "utf-8")
     question = {"context": "서울에 비가 왔다.", "question": "어디에 왔나?"}
@@ -205,44 +207,44 @@ def _texts(place: Path, damage: Any) -> list[Reader]:
     ]
 
 
-def _runs(place: Path, damage: Any) -> list[Reader]:
+def _runs(workdir: Path, damage: Any) -> list[Reader]:
     """The files of finished runs, by the commands that read them."""
     from danseo.experiment import run_experiment
 
     tiny: Any = importlib.import_module("tests.tiny")
-    encoder = tiny.tiny_encoder(place / "tiny", place / "sample")
+    encoder = tiny.tiny_encoder(workdir / "tiny", workdir / "sample")
     quick = {"limit": 16, "evaluations": 1, "epochs": 0.5}
     found = []
     for task, model in (("ynat", "majority"), ("ynat", "linear"), ("ner", encoder)):
         config = tiny.quick_config(task, model, **quick)
-        run = run_experiment(config, place / "sample", place / "runs", quiet=True).path
-        shutil.copytree(run, place / "others" / run.name.replace("--s42--", "--s43--"), dirs_exist_ok=True)
+        run = run_experiment(config, workdir / "sample", workdir / "runs", quiet=True).path
+        shutil.copytree(run, workdir / "others" / run.name.replace("--s42--", "--s43--"), dirs_exist_ok=True)
         for path in sorted(path for path in run.rglob("*") if path.is_file() and path.name != "tokenizer.json"):
             is_model = path.parent.name == "model"
-            read = _predicting(run, place) if is_model else _reading(run, place)
+            read = _predicting(run, workdir) if is_model else _reading(run, workdir)
             damages = damage.JSON_DAMAGES if path.suffix in (".json", ".jsonl") else damage.BYTE_DAMAGES
             kind = "model folders" if is_model else "run directories"
-            found.append(Reader(f"{kind}: {path.relative_to(place)}", path, read, damages, 0.5, True))
+            found.append(Reader(f"{kind}: {path.relative_to(workdir)}", path, read, damages, 0.5, True))
     return found
 
 
-def _predicting(run: Path, place: Path) -> Callable[[], object]:
+def _predicting(run: Path, workdir: Path) -> Callable[[], object]:
     from danseo.predict.stream import predict_lines
 
-    (place / "one.txt").write_text("서울에 비가 왔다.\n", "utf-8")
-    return lambda: predict_lines(run, str(place / "one.txt"), place / "answers.jsonl", device="cpu")
+    (workdir / "one.txt").write_text("서울에 비가 왔다.\n", "utf-8")
+    return lambda: predict_lines(run, str(workdir / "one.txt"), workdir / "answers.jsonl", device="cpu")
 
 
-def _reading(run: Path, place: Path) -> Callable[[], object]:
+def _reading(run: Path, workdir: Path) -> Callable[[], object]:
     from danseo.runs.answers import open_members
     from danseo.runs.index import find_runs
     from danseo.runs.layouts.choose import Choice, chosen_tables
 
-    other = place / "others" / run.name.replace("--s42--", "--s43--")
+    other = workdir / "others" / run.name.replace("--s42--", "--s43--")
 
     def read() -> None:
         for table in chosen_tables(find_runs(run.parent), Choice()):
             table.cells()
-        open_members([run, other], str(place / "sample"))
+        open_members([run, other], str(workdir / "sample"))
 
     return read

@@ -23,7 +23,6 @@ from measuring import Limit, say
 CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 QUICK = ["precision=fp32", "attention=eager", "threads=1", "batch_size=8"]
 IN_BETWEEN = (".part", "checkpoint", "checkpoint.old", "checkpoint.new", "best.safetensors", "standing.json")
-STALE_TRIAL = 45.0  # seconds after which a trial whose process was killed is tried again
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def settings(*chosen: str) -> list[str]:
     return [f"--set={each}" for each in (*QUICK, *chosen)]
 
 
-def targets(place: Path) -> list[Target]:
+def targets(workdir: Path) -> list[Target]:
     """What is attacked, made once."""
     tests: Any = importlib.import_module("tests.tiny")
     coref: Any = importlib.import_module("tests.pretraining.test_coref")
@@ -50,37 +49,39 @@ def targets(place: Path) -> list[Target]:
     from danseo.models.scratch import Size, train_tokenizer
     from danseo.sample import write_sample
 
-    write_sample(place / "sample")
-    encoder = tests.tiny_encoder(place / "tiny", place / "sample", dropout=0.1)
-    (place / "text.txt").write_text(coref.documents(), "utf-8")
+    write_sample(workdir / "sample")
+    encoder = tests.tiny_encoder(workdir / "tiny", workdir / "sample", dropout=0.1)
+    (workdir / "text.txt").write_text(coref.documents(), "utf-8")
     tokenizer = train_tokenizer([coref.documents(200)] * 2, "bert", Size(vocabulary=300))
     for step in (10, 20):
-        folder = place / "masked" / f"checkpoint-{step}"
+        folder = workdir / "masked" / f"checkpoint-{step}"
         conftest.masked_model("bert", tokenizer, positions=96).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     members = [
-        run_experiment(tests.quick_config("ynat", model, limit=200), place / "sample", place / "members", quiet=True)
+        run_experiment(
+            tests.quick_config("ynat", model, limit=200), workdir / "sample", workdir / "members", quiet=True
+        )
         for model in ("majority", "linear")
     ]
-    (place / "sweep.toml").write_text("task = 'ynat'\nmodel = 'majority'\n[grid]\nseed = [1, 2, 3]\n")
-    (place / "space.toml").write_text("learning_rate = [1e-3, 2e-3]\n")
-    data = ["--data", place / "sample"]
+    (workdir / "sweep.toml").write_text("task = 'ynat'\nmodel = 'majority'\n[grid]\nseed = [1, 2]\n")
+    (workdir / "space.toml").write_text("learning_rate = [1e-3, 2e-3]\n")
+    data = ["--data", workdir / "sample"]
     trained = ["ynat", "-m", encoder, *data, "--runs", "runs", "--device", "cpu"]
-    short = settings("limit=32", "epochs=2", "evaluations=2")
-    masked = ["--text", place / "text.txt", "--device", "cpu", "--out", "out"]
+    short = settings("limit=24", "epochs=2", "evaluations=2")
+    masked = ["--text", workdir / "text.txt", "--device", "cpu", "--out", "out"]
     pre = settings("layers=1", "hidden=32", "heads=2", "vocabulary=300", "seq_len=64", "held_out=0.2", "steps=12")
     pre += ["--set=save.every_steps=4"]
     fine = settings("nearest=5", "held_out=0.3", "limit=37", "held_out_items=20", "steps=8", "learning_rate=3e-3")
-    checkpoint = place / "masked" / "checkpoint-10"
-    probe = ["probe", place / "masked", "--output-dir", "out", "--device", "cpu", "--precision", "fp32", "--quick"]
-    storage = ["--storage", "sqlite:///study.db", "--study", "s", "--space", place / "space.toml", "--trials", 2]
+    checkpoint = workdir / "masked" / "checkpoint-10"
+    probe = ["probe", workdir / "masked", "--output-dir", "out", "--device", "cpu", "--precision", "fp32", "--quick"]
+    storage = ["--storage", "sqlite:///study.db", "--study", "s", "--space", workdir / "space.toml", "--trials", 2]
     return [
         Target("train", ["train", *trained, *short, "--lr", "1e-3"], ["runs"]),
         Target("pretrain", ["pretrain", *masked, *pre], ["out"]),
         Target("coref", ["coref", checkpoint, *masked, *fine], ["out"]),
         Target("probe", probe, ["out"]),
         Target("ensemble", ["ensemble", *(run.path for run in members), *data, "--runs", "runs"], ["runs"]),
-        Target("sweep", ["sweep", place / "sweep.toml", *data, "--runs", "runs"], ["runs"]),
+        Target("sweep", ["sweep", workdir / "sweep.toml", *data, "--runs", "runs"], ["runs"]),
         Target("tune", ["tune", "train", *trained, *short, *storage], ["runs", "tune"], is_shared=True),
     ]
 
@@ -88,16 +89,16 @@ def targets(place: Path) -> list[Target]:
 # Forks
 
 
-def start(target: Target, place: Path, counter: "Counter | None" = None) -> int:
+def start(target: Target, workdir: Path, counter: "Counter | None" = None) -> int:
     """The command in a fork, in a place of its own and in a group of its own."""
-    place.mkdir(parents=True, exist_ok=True)
+    workdir.mkdir(parents=True, exist_ok=True)
     pid = os.fork()
     if pid:
         return pid
     os.setsid()
-    os.chdir(place)
-    os.environ["DANSEO_CACHE"] = str(place / "cache")
-    words = os.open(place / "words.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.chdir(workdir)
+    os.environ["DANSEO_CACHE"] = str(workdir / "cache")
+    words = os.open(workdir / "words.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(words, 1)
     os.dup2(words, 2)
     from danseo.cli import main
@@ -116,7 +117,8 @@ def start(target: Target, place: Path, counter: "Counter | None" = None) -> int:
     finally:
         sys.stdout.flush()
         if counter and counter.last is None:
-            (place / "count").write_text(str(counter.count))
+            (workdir / "count").write_text(str(counter.count))
+            (workdir / "modules").write_text("\n".join(name for name in sys.modules if not name.startswith("__")))
         os._exit(code)
 
 
@@ -138,9 +140,9 @@ def kill(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-def killed_after(target: Target, place: Path, seconds: float) -> bool:
+def killed_after(target: Target, workdir: Path, seconds: float) -> bool:
     """Whether the command was still at work when the kill came."""
-    pid, until = start(target, place), time.monotonic() + seconds
+    pid, until = start(target, workdir), time.monotonic() + seconds
     while time.monotonic() < until:
         if os.waitpid(pid, os.WNOHANG)[0]:
             return False
@@ -152,28 +154,37 @@ def killed_after(target: Target, place: Path, seconds: float) -> bool:
 class Counter:
     """Counts changes of the file system in this process, and ends it before the one that is wanted."""
 
-    def __init__(self, place: Path, last: int | None = None) -> None:
-        self.place, self.last, self.count = str(place), last, 0
+    def __init__(self, workdir: Path, last: int | None = None) -> None:
+        self.workdir, self.last, self.count = str(workdir), last, 0
 
     def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         is_open = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if not (is_open or event in CHANGES) or not str(arguments[0]).startswith((self.place, "runs", "out", ".locks")):
+        if not (is_open or event in CHANGES) or not str(arguments[0]).startswith(
+            (self.workdir, "runs", "out", ".locks")
+        ):
             return
         self.count += 1
         if self.count == self.last:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def count_changes(target: Target, place: Path) -> int:
+def count_changes(target: Target, workdir: Path) -> int:
     """How many changes an undisturbed command makes."""
-    code = ended(start(target, place, Counter(place)))
-    assert code == 0, (target.name, code, (place / "words.txt").read_text()[-500:])
-    return int((place / "count").read_text())
+    code = ended(start(target, workdir, Counter(workdir)))
+    assert code == 0, (target.name, code, (workdir / "words.txt").read_text()[-500:])
+    return int((workdir / "count").read_text())
 
 
-def killed_at(target: Target, place: Path, change: int) -> bool:
+def load_modules(workdir: Path) -> None:
+    """What the undisturbed command has loaded is loaded here, so that no fork has to do it again."""
+    for name in (workdir / "modules").read_text().split():
+        with suppress(Exception):  # parts of packages that cannot be named
+            importlib.import_module(name)
+
+
+def killed_at(target: Target, workdir: Path, change: int) -> bool:
     """Whether the command came to the change, before which it is killed; then its workers are, too."""
-    pid = start(target, place, Counter(place, change))
+    pid = start(target, workdir, Counter(workdir, change))
     code = ended(pid)
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
@@ -183,21 +194,21 @@ def killed_at(target: Target, place: Path, change: int) -> bool:
 # Judging
 
 
-def contents(target: Target, place: Path) -> dict[str, str]:
+def contents(target: Target, workdir: Path) -> dict[str, str]:
     """Every file of the results with the hash of what it holds; locks and the cache are no results."""
     return {
-        path.relative_to(place).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        path.relative_to(workdir).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for folder in target.results
-        for path in (place / folder).rglob("*")
+        for path in (workdir / folder).rglob("*")
         if path.is_file() and ".locks" not in path.parts
     }
 
 
-def leftovers(place: Path) -> list[str]:
+def leftovers(workdir: Path) -> list[str]:
     """What only unfinished work has."""
-    drafts = [path.name for path in place.rglob("draft-*")]
+    drafts = [path.name for path in workdir.rglob("draft-*")]
     return drafts + [
-        path.name for path in place.rglob("*") if path.name.endswith(IN_BETWEEN) and "cache" not in path.parts
+        path.name for path in workdir.rglob("*") if path.name.endswith(IN_BETWEEN) and "cache" not in path.parts
     ]
 
 
@@ -210,12 +221,12 @@ class Reference:
     seconds: float
     changes: int
 
-    def fault(self, target: Target, place: Path, code: int) -> str:
+    def fault(self, target: Target, workdir: Path, code: int) -> str:
         """What is wrong with a command that was killed and run again; nothing where all is well."""
-        found = contents(target, place)
+        found = contents(target, workdir)
         if code:
-            return f"exit {code}: {(place / 'words.txt').read_text()[-200:]!r}"
-        if left := leftovers(place):
+            return f"exit {code}: {(workdir / 'words.txt').read_text()[-200:]!r}"
+        if left := leftovers(workdir):
             return f"left behind: {left[:3]}"
         if target.is_shared:
             return "" if any(name.endswith("best.toml") for name in found) else "no best settings"
@@ -225,33 +236,32 @@ class Reference:
         return f"other content: {other[:3]}" if other else ""
 
 
-def reference(target: Target, place: Path) -> Reference:
+def reference(target: Target, workdir: Path) -> Reference:
     """Two undisturbed runs: what is the same in both is what a killed one is held to."""
-    changes = count_changes(target, place / "one")
+    changes = count_changes(target, workdir / "one")
+    load_modules(workdir / "one")
     began = time.monotonic()
-    code = ended(start(target, place / "two"))
-    assert code == 0, (place / "two" / "words.txt").read_text()[-500:]
+    code = ended(start(target, workdir / "two"))
+    assert code == 0, (workdir / "two" / "words.txt").read_text()[-500:]
     seconds = time.monotonic() - began
-    first, second = (contents(target, place / part) for part in ("one", "two"))
+    first, second = (contents(target, workdir / part) for part in ("one", "two"))
     same = {name: sha for name, sha in first.items() if second.get(name) == sha}
     return Reference(set(first), same, seconds, changes)
 
 
-def attack(target: Target, place: Path, known: Reference, rng: random.Random, number: int, exact: bool) -> str:
+def attack(target: Target, workdir: Path, known: Reference, rng: random.Random, number: int, exact: bool) -> str:
     """Up to three kills of one piece of work, then the same command to its end; the fault, if there is one."""
     done = 0
     for _ in range(number):
         if exact:
-            done += killed_at(target, place, rng.randint(1, known.changes))
+            done += killed_at(target, workdir, rng.randint(1, known.changes))
         else:
-            done += killed_after(target, place, rng.uniform(0, known.seconds))
-    if target.is_shared:
-        time.sleep(STALE_TRIAL)
-    fault = known.fault(target, place, ended(start(target, place)))
+            done += killed_after(target, workdir, rng.uniform(0, known.seconds))
+    fault = known.fault(target, workdir, ended(start(target, workdir)))
     return f"{done} {fault}".strip()
 
 
-def kills(place: Path, size: float, seed: int, limit: Limit, *, exact: bool) -> list[dict[str, object]]:
+def kills(workdir: Path, size: float, seed: int, limit: Limit, *, exact: bool) -> list[dict[str, object]]:
     """A row per command."""
     import torch
     import transformers
@@ -261,14 +271,14 @@ def kills(place: Path, size: float, seed: int, limit: Limit, *, exact: bool) -> 
     rng, rows = random.Random(seed), list[dict[str, object]]()
     wanted = max(1, round((5 if exact else 9) * size))
     kind = "kills between two changes of the file system" if exact else "kills at random moments"
-    listed = targets(place / "given")
+    listed = targets(workdir / "given")
     for number, target in enumerate(listed):
         own = limit.share(1 / (len(listed) - number))
         if limit.is_over:
             break
-        known, killed, faults, rounds = reference(target, place / target.name), 0, list[str](), 0
+        known, killed, faults, rounds = reference(target, workdir / target.name), 0, list[str](), 0
         while killed < wanted and rounds < 3 * wanted and not (own.is_over and rounds):
-            folder = place / target.name / f"round-{rounds}"
+            folder = workdir / target.name / f"round-{rounds}"
             said = attack(target, folder, known, rng, min(3, wanted - killed), exact)
             count, _, fault = said.partition(" ")
             killed, rounds = killed + int(count), rounds + 1

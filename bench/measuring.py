@@ -26,7 +26,7 @@ class Limit:
         return Limit(part * self.left)
 
 
-class Sheet:
+class ResultTable:
     """A Markdown table on stdout whose rows are printed as they come."""
 
     def __init__(self, title: str, columns: Sequence[str]) -> None:

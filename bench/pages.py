@@ -6,12 +6,15 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from danseo.board.app import make_app
 from danseo.board.serving import _bound
+from danseo.board.store import RecordStore
 from danseo.experiment import run_experiment
 from danseo.recipes import configured
 from danseo.report.making import write_report
@@ -19,7 +22,7 @@ from danseo.sample import write_sample
 from danseo.tasks import TASKS
 
 MANY, REPORTED = 2000, 104
-LIST_MS, REPORT_MB = 100, 3.0
+LIST_MS, RESTART_MS, REPORT_MB = 100, 100, 3.0
 
 
 def copies(firsts: list[Path], folder: Path, count: int, *, whole: bool = True) -> None:
@@ -33,59 +36,88 @@ def copies(firsts: list[Path], folder: Path, count: int, *, whole: bool = True) 
         config.write_text(config.read_text().replace("seed = 42", f"seed = {number}"))
 
 
-def seconds_of(port: int, path: str) -> tuple[float, int]:
-    started = time.perf_counter()
+@dataclass(frozen=True)
+class Asked:
+    """What one request took: by the clock, by the processor, and how long the answer is."""
+
+    seconds: float
+    worked: float
+    size: int
+
+
+def ask(port: int, path: str) -> Asked:
+    started, worked = time.perf_counter(), time.process_time()
     connection = HTTPConnection("127.0.0.1", port, timeout=600)
     connection.request("GET", path)
     answer = connection.getresponse()
     size = len(answer.read())
     assert answer.status == 200, answer.status
     connection.close()
-    return time.perf_counter() - started, size
+    return Asked(time.perf_counter() - started, time.process_time() - worked, size)
+
+
+def milliseconds(found: list[Asked]) -> dict[str, float]:
+    """The median by the clock, and by the processor, which other work on the machine does not lengthen."""
+    return {
+        "ms": round(1000 * median(each.seconds for each in found), 1),
+        "cpu_ms": round(1000 * median(each.worked for each in found), 1),
+    }
+
+
+def started_board(work: Path) -> tuple[float, Any, int]:
+    """A board of the many runs: the seconds until it listens, its server, its port."""
+    import uvicorn
+
+    started = time.perf_counter()
+    app = make_app(work / "many", str(work / "sample"), store=RecordStore(work / "index.sqlite"))
+    seconds = time.perf_counter() - started
+    listener = _bound("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
+    while not server.started:
+        time.sleep(0.01)
+    return seconds, server, listener.getsockname()[1]
 
 
 def main() -> int:
-    import uvicorn
-
-    with tempfile.TemporaryDirectory() as place:
-        work = Path(place)
+    with tempfile.TemporaryDirectory() as workdir:
+        work = Path(workdir)
         write_sample(work / "sample")
         configs = [configured(task, "majority", "default", {}) for task in TASKS]
         configs += [configured(task, "linear", "default", {}) for task in ("ynat", "sts", "nli", "re")]
         firsts = [run_experiment(c, work / "sample", work / "first", quiet=True).path for c in configs]
         (work / "many").mkdir()
         copies(firsts, work / "many", MANY, whole=False)
-        listener = _bound("127.0.0.1", 0)
-        server = uvicorn.Server(
-            uvicorn.Config(make_app(work / "many", str(work / "sample")), log_level="error", lifespan="off")
-        )
-        threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
-        while not server.started:
-            time.sleep(0.01)
-        port = listener.getsockname()[1]
-        cold, _ = seconds_of(port, "/runs")
-        warm = [seconds_of(port, "/runs")[0] for _ in range(30)]
-        new = [seconds_of(port, f"/runs?q=s{k}")[0] for k in range(10)]
-        asked = [seconds_of(port, "/live.json")[0] for _ in range(10)]
-        _, size = seconds_of(port, "/runs")
+        fresh, server, port = started_board(work)
+        cold = ask(port, "/runs")
+        server.should_exit = True
+        again, server, port = started_board(work)
+        restarted = ask(port, "/runs")
+        warm = [ask(port, "/runs") for _ in range(30)]
+        new = [ask(port, f"/runs?q=s{k}") for k in range(10)]
+        asked = [ask(port, "/live.json") for _ in range(10)]
         server.should_exit = True
         copies(firsts, work / "hundred", REPORTED)
         started = time.perf_counter()
         made = write_report([work / "hundred"], work / "report.html", str(work / "sample"))
         found = {
             "runs": MANY,
-            "first_list_seconds": round(cold, 2),
-            "list_ms": round(1000 * median(warm), 1),
-            "slowest_list_ms": round(1000 * max(warm), 1),
-            "search_ms": round(1000 * median(new), 1),
-            "live_ms": round(1000 * median(asked), 1),
-            "list_kb": round(size / 1000, 1),
+            "first_start_seconds": round(fresh, 2),
+            "first_list": milliseconds([cold]),
+            "next_start_seconds": round(again, 2),
+            "first_list_after_restart": milliseconds([restarted]),
+            "list": milliseconds(warm),
+            "slowest_list_ms": round(1000 * max(each.seconds for each in warm), 1),
+            "search": milliseconds(new),
+            "live": milliseconds(asked),
+            "list_kb": round(warm[0].size / 1000, 1),
             "report_runs": made["runs"],
             "report_mb": round(made["bytes"] / 1e6, 2),
             "report_seconds": round(time.perf_counter() - started, 1),
         }
     print(json.dumps(found, indent=2))
-    good = found["list_ms"] < LIST_MS and found["report_mb"] < REPORT_MB
+    good = milliseconds(warm)["ms"] < LIST_MS and milliseconds([restarted])["ms"] < RESTART_MS
+    good = good and made["bytes"] / 1e6 < REPORT_MB
     print("pages: PASS" if good else "pages: FAIL")
     return 0 if good else 1
 

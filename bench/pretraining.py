@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Limit, Sheet, matrix_peak, say
+from measuring import Limit, ResultTable, matrix_peak, say
 
-from danseo.config import with_settings
 from danseo.models.encoder.network import quiet_transformers
 from danseo.models.scratch import Size, encoder_config, train_tokenizer
 from danseo.pretraining.config import PretrainConfig
@@ -32,6 +31,7 @@ from danseo.pretraining.packing import PackedRows, write_packed
 from danseo.pretraining.pretrain import text_fit
 from danseo.pretraining.text import stream
 from danseo.runs.directory import Run
+from danseo.settings.values import with_settings
 from danseo.training.loop import train_steps
 from danseo.training.optim import make_optimizer
 from danseo.training.rows import RowPlan
@@ -123,7 +123,7 @@ def danseo_way(model: Any, tokenizer: Any, rows: PackedRows, config: PretrainCon
         step = next(running)
         return Round(step.pieces, step.padded, time.process_time() - start)
 
-    say(f"danseo computes in {fit.gear.precision} with {fit.gear.attention} attention")
+    say(f"danseo computes in {fit.mode.precision} with {fit.mode.attention} attention")
     return some
 
 
@@ -191,13 +191,15 @@ def report(rounds: dict[str, list[Round]], most: float, peak: float, options: ar
     ratio = statistics.median(a.speed / b.speed for a, b in zip(rounds["danseo"], rounds["Trainer"], strict=True))
     model = f"{options.family} {options.layers} × {options.hidden}, {options.vocabulary:,} pieces, one thread"
     facts = ("way", "rounds", "pieces/s", "padding %", "% of the peak", "danseo is x times as fast", "at most here")
-    sheet = Sheet(f"pre-training, {model}; matrix products reach {peak:.0f} GFLOP/s", (*facts, "target", "verdict"))
+    table = ResultTable(
+        f"pre-training, {model}; matrix products reach {peak:.0f} GFLOP/s", (*facts, "target", "verdict")
+    )
     verdict = "PASS" if ratio >= TARGET else "FAIL"
     for name, done in rounds.items():
         speed = statistics.median(each.speed for each in done)
         padding = 100 * (1 - sum(each.pieces for each in done) / sum(each.padded for each in done))
         judged = (ratio, most / speed, TARGET, verdict) if name == "Trainer" else (None, None, None, None)
-        sheet.add(name, len(done), round(speed), padding, 100 * speed / most, *judged)
+        table.add(name, len(done), round(speed), padding, 100 * speed / most, *judged)
     return 0 if verdict == "PASS" else 1
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from measuring import Limit, Sheet, matrix_peak, say
+from measuring import Limit, ResultTable, matrix_peak, say
 
 from danseo.models.encoder.network import quiet_transformers
 from danseo.models.scratch import Size, encoder_config, train_tokenizer
@@ -144,12 +144,12 @@ def fitting_count(folder: Path, items: list[ProbeItem], precision: str, cache: P
     return min(len(items), max(FEW, int(speed * limit.left / COST)))
 
 
-def add_row(sheet: Sheet, way: str, found: dict[str, Any], old: dict[str, Any], pieces: int, most: float) -> None:
+def add_row(table: ResultTable, way: str, found: dict[str, Any], old: dict[str, Any], pieces: int, most: float) -> None:
     """A way beside the old one."""
     facts = (found["seconds"], found["cpu"], found["peak"], found["peak"] - found["loaded"])
     shares = (100 * pieces / found["seconds"] / most, old["seconds"] / found["seconds"], old["cpu"] / found["cpu"])
     bound = most * old["seconds"] / pieces
-    sheet.add(way, *facts, found["lenient@1"], found["lenient@5"], *shares, None if way == "old" else bound)
+    table.add(way, *facts, found["lenient@1"], found["lenient@5"], *shares, None if way == "old" else bound)
 
 
 def parsed() -> argparse.Namespace:
@@ -170,8 +170,8 @@ def main() -> None:
         print(json.dumps({**WAYS[chosen.way](chosen.folder, items, chosen.precision), "peak": peak()}))
         return
     limit = Limit(chosen.seconds)
-    with tempfile.TemporaryDirectory(prefix="danseo-bench-") as place:
-        folder, cache = Path(place, "model"), Path(place, "cache")
+    with tempfile.TemporaryDirectory(prefix="danseo-bench-") as position:
+        folder, cache = Path(position, "model"), Path(position, "cache")
         tokenizer = make_checkpoint(folder, chosen.text)
         items = gaps(chosen.text, chosen.items)
         items = items[: fitting_count(folder, items, chosen.precision, cache, limit)]
@@ -190,10 +190,10 @@ def compared(folder: Path, precision: str, cache: Path, count: int, pieces: int)
     columns = ("way", "seconds", "CPU seconds", "peak MB", "MB while probing", "lenient@1", "lenient@5")
     shares = ("% of the peak", "x times as fast", "in CPU seconds", "at most here, float32")
     title = f"{count} gaps, {pieces:,} pieces, 12 × 768; matrix products reach {reached:.0f} GFLOP/s"
-    sheet, results = Sheet(title, (*columns, *shares)), dict[str, dict[str, Any]]()
+    table, results = ResultTable(title, (*columns, *shares)), dict[str, dict[str, Any]]()
     for name in ("old", "danseo", "danseo, int8"):
         results[name] = child(name.split(",")[0], folder, "int8" if "int8" in name else precision, cache)
-        add_row(sheet, name, results[name], results["old"], pieces, most)
+        add_row(table, name, results[name], results["old"], pieces, most)
     return results
 
 

@@ -10,8 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from danseo.data import find
 from danseo.display.table import Table, to_markdown
 from danseo.experiment import run_experiment
+from danseo.files import read_bytes
 from danseo.recipes import configured
 from danseo.runs.scores import headline_of
 from danseo.tasks import get_task
@@ -25,11 +27,10 @@ def shortened(root: Path, folder: Path, name: str, counts: dict[str, int]) -> No
     """The first examples of a task's files."""
     task = get_task(name)
     for split, count in counts.items():
-        source = root / task.folder / task.file(split)
-        target = folder / task.folder / source.name
+        target = folder / task.folder / task.file(split)
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = source.read_text(encoding="utf-8")
-        if source.suffix == ".json":
+        text = read_bytes(find.require_file(task, split, root)).decode()
+        if target.suffix == ".json":
             target.write_text(json.dumps(json.loads(text)[:count], ensure_ascii=False), encoding="utf-8")
         else:
             target.write_text("\n\n".join(text.split("\n\n")[:count]) + "\n\n", encoding="utf-8")

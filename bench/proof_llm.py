@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measuring import Sheet
+from measuring import ResultTable
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "klue"
 RUNS: dict[str, list[tuple[str, ...]]] = {
@@ -83,11 +83,11 @@ def speed(options: argparse.Namespace) -> None:
     """The two ratios, in one process."""
     import torch
 
-    sheet = Sheet("speed of a language model here", ("work", "one by one, s", "danseo, s", "ratio", "check"))
+    table = ResultTable("speed of a language model here", ("work", "one by one, s", "danseo, s", "ratio", "check"))
     if options.only != "weighing":
-        sheet.add(*writing_ratio(options.gemma, options.prompts, torch))
+        table.add(*writing_ratio(options.gemma, options.prompts, torch))
     if options.only != "writing":
-        sheet.add(*weighing_ratio(options.gemma, max(2, options.prompts // 50), torch))
+        table.add(*weighing_ratio(options.gemma, max(2, options.prompts // 50), torch))
 
 
 def made(gemma: str, name: str, **settings: Any) -> Any:
@@ -145,8 +145,8 @@ def weighing_ratio(gemma: str, count: int, torch: Any) -> tuple[object, ...]:
         reply = [*here.writing.reply(text), here.writing.end]
         with torch.inference_mode():
             logits = here.model(torch.tensor([[*prompt, *reply]]), logits_to_keep=len(reply) + 1).logits[0]
-        chosen = torch.log_softmax(logits.float(), -1)
-        due = sum(float(chosen[place, token]) for place, token in enumerate(reply))
+        chosen = torch.log_softmax(logits.double(), -1)  # float32 would lose unlikely tokens: 5e-4 for a label
+        due = sum(float(chosen[position, token]) for position, token in enumerate(reply))
         worst = max(worst, abs(due - weights[label]))
     theirs = (time.perf_counter() - began) * count * len(request.choices) / len(some)
     title = f"{len(request.choices)} RE labels, {count} prompts of about {len(prompt)} tokens"
@@ -161,7 +161,7 @@ def table(options: argparse.Namespace) -> None:
     from danseo.cli import cli
 
     columns = ("task", "how", "metric", "score", "95 % interval", "n", "failed %", "tokens/s", "seconds")
-    sheet = Sheet(f"{Path(options.gemma).name}, prompted", columns)
+    table = ResultTable(f"{Path(options.gemma).name}, prompted", columns)
     for name in options.tasks:
         root = part_of_dev(options.work, options.dev, [name])
         for how in RUNS[name]:
@@ -169,9 +169,9 @@ def table(options: argparse.Namespace) -> None:
             command += ["--runs", str(options.work / "runs"), "--json", *how]
             ended = CliRunner().invoke(cli, command)
             if ended.exception:
-                sheet.add(name, " ".join(how), repr(ended.exception)[:80], *[None] * 6)
+                table.add(name, " ".join(how), repr(ended.exception)[:80], *[None] * 6)
                 continue
-            sheet.add(name, " ".join(how) or "0 shots", *row_of(json.loads(ended.stdout)))
+            table.add(name, " ".join(how) or "0 shots", *row_of(json.loads(ended.stdout)))
 
 
 def row_of(document: dict[str, Any]) -> tuple[object, ...]:

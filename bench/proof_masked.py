@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from danseo.config import read_settings, with_settings
 from danseo.display.table import to_markdown
 from danseo.pretraining.config import CorefConfig, PretrainConfig
 from danseo.pretraining.coref import CorefJob, coref
@@ -25,6 +24,8 @@ from danseo.probing.items import ProbeItem, read_items
 from danseo.probing.making import make_sets
 from danseo.recipes import recipe_folder
 from danseo.runs.directory import Run
+from danseo.settings.values import with_settings
+from danseo.settings.written import read_settings
 from danseo.text.morphology import KiwiAnalyser
 
 WIKI = Path(__file__).parents[2] / "shared" / "data" / "text" / "kowiki"
@@ -73,7 +74,7 @@ def probe_items(options: argparse.Namespace, texts: tuple[Path, ...]) -> list[Pr
 
 
 def pretrained(options: argparse.Namespace, texts: tuple[Path, ...], items: list[ProbeItem]) -> Run:
-    from danseo.config import parse_setting
+    from danseo.settings.values import parse_setting
 
     settings = read_settings(recipe_folder() / "pretrain" / "small.toml", PretrainConfig)
     config = with_settings(PretrainConfig(), settings)

@@ -1,6 +1,6 @@
 """Proof of users' own tasks on real data: from `danseo data describe` to scored runs, a floor and a small encoder each.
 
-    python bench/proof_own.py [--data DIR] [--folder DIR] [--encoder FOLDER] [--rows N]
+    python bench/proof_own.py [--data DIR] [--folder DIR] [--encoder FOLDER] [--rows N] [--only NAME …]
 
 Everything goes through the command line, as a user would do it. The table is what docs/findings.md quotes.
 """
@@ -8,20 +8,24 @@ Everything goes through the command line, as a user would do it. The table is wh
 import argparse
 import gzip
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from danseo.data import find
 from danseo.demo import texts_of
+from danseo.metrics.tagging import spans_of
 from danseo.models.scratch import Size, make_encoder
-from danseo.tasks import get_task
+from danseo.tasks import TASKS, get_task
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = ("epochs=4", "learning_rate=1e-3", "evaluations=1", "max_length=128")
+SETTINGS = ("epochs=4", "evaluations=1", "max_length=128")
+RATE, RATE_FROM_NOTHING = "learning_rate=3e-4", "learning_rate=1e-3"
 
 
 def text_of(path: Path) -> str:
@@ -36,7 +40,7 @@ def lines(path: Path, rows: int) -> str:
 
 def blocks(path: Path, rows: int) -> str:
     """The first sentences of a CoNLL file."""
-    return "\n\n".join(text_of(path).strip().split("\n\n")[:rows]) + "\n\n"
+    return "\n\n".join(re.split(r"\n\s*\n", text_of(path).strip())[:rows]) + "\n\n"
 
 
 def relations(path: Path, rows: int) -> str:
@@ -54,23 +58,70 @@ def _entity(entity: dict[str, Any]) -> dict[str, Any]:
     return {"start": entity["start_idx"], "end": entity["end_idx"] + 1, "type": entity["type"]}
 
 
+def types(path: Path, rows: int) -> str:
+    """KLUE-NER's sentences with the types of their entities: several labels for a text."""
+    names = {"PS": "인물", "LC": "장소", "OG": "기관", "DT": "날짜", "TI": "시간", "QT": "수량"}
+    found = []
+    for example in TASKS["ner"].read(path)[:rows]:
+        labels = sorted({names[kind] for _, _, kind in spans_of(example.gold)})
+        found.append(json.dumps({"sentence": example.text, "types": labels}, ensure_ascii=False) + "\n")
+    return "".join(found)
+
+
+def articles(path: Path, rows: int) -> str:
+    """The questions of the first articles of a SQuAD file, up to so many."""
+    return _squad(path, rows, from_end=False)
+
+
+def last_articles(path: Path, rows: int) -> str:
+    """The questions of the last articles: KorQuAD's train file is not to be had here, so its dev file is parted."""
+    return _squad(path, rows, from_end=True)
+
+
+def _squad(path: Path, rows: int, *, from_end: bool) -> str:
+    data = json.loads(text_of(path))["data"]
+    kept: list[Any] = []
+    for article in reversed(data) if from_end else data[: len(data) * 3 // 4]:
+        if sum(len(paragraph["qas"]) for one in kept for paragraph in one["paragraphs"]) >= rows:
+            break
+        kept.append(article)
+    return json.dumps({"data": kept}, ensure_ascii=False)
+
+
 Cut = Callable[[Path, int], str]
-CASES: dict[str, tuple[str, str, str, Cut, str]] = {
-    "nsmc-half": ("other/nsmc/ratings_valid.txt", "other/nsmc/ratings_test.txt", ".txt", lines, "linear"),
-    "korsts-own": ("other/kornlu/KorSTS/sts-train.tsv", "other/kornlu/KorSTS/sts-dev.tsv", ".tsv", lines, "linear"),
-    "boolq": ("other/kobest/BoolQ/train.tsv", "other/kobest/BoolQ/dev.tsv", ".tsv", lines, "linear"),
-    "sentineg": ("other/kobest/SentiNeg/train.tsv", "other/kobest/SentiNeg/dev.tsv", ".tsv", lines, "linear"),
-    "wnut": (
-        "english_ner/wnut17/wnut17train.conll", "english_ner/wnut17/emerging.dev.conll", ".conll", blocks, "majority",
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two files, what is taken of them, and the floor that can learn it."""
+
+    train: str
+    dev: str
+    suffix: str
+    cut: Cut = lines
+    floor: str = "linear"
+    cut_dev: Cut | None = None
+    settings: tuple[str, ...] = ()
+
+
+KOBEST, KORQUAD = "other/kobest", "other/korquad/KorQuAD_v1.0_dev.json"
+NER, RE = "klue/klue-ner-v1.1/klue-ner-v1.1", "klue/klue-re-v1.1/klue-re-v1.1"
+CASES = {
+    "nsmc-half": Case("other/nsmc/ratings_valid.txt", "other/nsmc/ratings_test.txt", ".txt"),
+    "korsts-own": Case("other/kornlu/KorSTS/sts-train.tsv", "other/kornlu/KorSTS/sts-dev.tsv", ".tsv"),
+    "boolq": Case(f"{KOBEST}/BoolQ/train.tsv", f"{KOBEST}/BoolQ/dev.tsv", ".tsv"),
+    "copa": Case(f"{KOBEST}/COPA/train.tsv", f"{KOBEST}/COPA/dev.tsv", ".tsv", floor="majority"),
+    "sentineg": Case(f"{KOBEST}/SentiNeg/train.tsv", f"{KOBEST}/SentiNeg/dev.tsv", ".tsv"),
+    "types": Case(f"{NER}_train.tsv", f"{NER}_dev.tsv", ".jsonl", types),
+    "wnut": Case(
+        "english_ner/wnut17/wnut17train.conll", "english_ner/wnut17/emerging.dev.conll", ".conll", blocks, "majority"
     ),
-    "gsd": (
-        "other/ud/ko_gsd-ud-train.conllu.gz", "other/ud/ko_gsd-ud-dev.conllu.gz", ".conllu", blocks, "majority",
+    "gsd": Case(
+        "other/ud/ko_gsd-ud-train.conllu.gz", "other/ud/ko_gsd-ud-dev.conllu.gz", ".conllu", blocks, "majority"
     ),
-    "people": (
-        "klue/klue-re-v1.1/klue-re-v1.1_train.json.gz", "klue/klue-re-v1.1/klue-re-v1.1_dev.json", ".jsonl",
-        relations, "linear",
-    ),
-}  # fmt: skip
+    "people": Case(f"{RE}_train.json", f"{RE}_dev.json", ".jsonl", relations),
+    "korquad-own": Case(KORQUAD, KORQUAD, ".json", articles, "majority", last_articles, ("max_length=256", "epochs=2")),
+}
 
 
 def danseo(folder: Path, *arguments: object) -> str:
@@ -80,8 +131,13 @@ def danseo(folder: Path, *arguments: object) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout
 
 
-def training_texts(folder: Path) -> Iterator[str]:
-    for name in CASES:
+def packed(path: Path) -> Path:
+    """The file, plain or gzipped."""
+    return path if path.exists() else path.with_name(f"{path.name}.gz")
+
+
+def training_texts(folder: Path, names: Sequence[str]) -> Iterator[str]:
+    for name in names:
         for example in find.load(get_task(str(folder / f"{name}.toml")), "train", folder):
             yield from texts_of(example)
             yield " ".join(getattr(example, "words", ()))
@@ -93,33 +149,37 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("proof-own"))
     parser.add_argument("--encoder", type=Path, help="A checkpoint folder; without it a small one from nothing.")
     parser.add_argument("--rows", type=int, default=1500)
+    parser.add_argument("--only", nargs="*", choices=list(CASES), help="Some of the data alone.")
     options = parser.parse_args()
-    folder = options.folder
+    folder, names = options.folder, options.only or list(CASES)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (train, dev, suffix, cut, _) in CASES.items():
-        for split, source, rows in (("train", train, options.rows), ("dev", dev, 500)):
-            (folder / f"{name}_{split}{suffix}").write_text(cut(options.data / source, rows), "utf-8")
-        files = [f"{name}_{split}{suffix}" for split in ("train", "dev")]
+    for name in names:
+        case = CASES[name]
+        for split, source, rows in (("train", case.train, options.rows), ("dev", case.dev, 500)):
+            cut = (case.cut_dev or case.cut) if split == "dev" else case.cut
+            (folder / f"{name}_{split}{case.suffix}").write_text(cut(packed(options.data / source), rows), "utf-8")
+        files = [f"{name}_{split}{case.suffix}" for split in ("train", "dev")]
         print(danseo(folder, "data", "describe", *files, "--out", f"{name}.toml", "--force"))
         print(danseo(folder, "data", "check", f"{name}.toml"))
     encoder = options.encoder or make_encoder(
-        folder / "encoder", training_texts(folder), "bert", Size(layers=2, hidden=128, heads=2, vocabulary=6000)
+        folder / "encoder", training_texts(folder, names), "bert", Size(layers=2, hidden=128, heads=2, vocabulary=6000)
     )
     rows = [
         row
-        for name, case in CASES.items()
-        for model in (case[4], str(encoder.resolve()))
-        for row in [scored(folder, name, model)]
+        for name in names
+        for model in (CASES[name].floor, str(encoder.resolve()))
+        for row in [scored(folder, name, model, RATE if options.encoder else RATE_FROM_NOTHING)]
     ]
     columns = ("data", "metric", "model", "n", "all of dev", "95 % interval", "majority", "seconds")
     print(f"\n| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     print("\n".join(rows))
 
 
-def scored(folder: Path, name: str, model: str) -> str:
+def scored(folder: Path, name: str, model: str, rate: str) -> str:
     """One row of the table."""
     started = time.perf_counter()
-    settings = [] if model in ("linear", "majority") else [word for s in SETTINGS for word in ("--set", s)]
+    given = () if model in ("linear", "majority") else (*SETTINGS, rate, *CASES[name].settings)
+    settings = [word for setting in given for word in ("--set", setting)]
     found = json.loads(danseo(folder, "train", f"{name}.toml", "-m", model, *settings, "--json"))
     scores = json.loads((folder / found["run"] / "scores.json").read_text("utf-8"))
     headline = next(s for s in scores["scores"]["dev"] if s["id"] == scores["headline"])

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Limit, Sheet, matrix_peak, say
+from measuring import Limit, ResultTable, matrix_peak, say
 
-from danseo.config import RunConfig, TrainConfig, with_settings
+from danseo.config import RunConfig, TrainConfig
 from danseo.data import find
 from danseo.data.find import cache_root
 from danseo.models.encoder.int8 import to_bytes
@@ -32,12 +32,13 @@ from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.kinds import kind_of
 from danseo.models.encoder.network import Network, load_network, load_pieces, quiet_transformers
 from danseo.models.scratch import Size, make_encoder
+from danseo.settings.values import with_settings
 from danseo.tasks import get_task
 from danseo.training.batching import packed
 from danseo.training.features import IGNORED, Features
 from danseo.training.loop import Engine, Plan, outputs_of, train_steps
 from danseo.training.optim import make_optimizer
-from danseo.training.speed import bf16_works, choose_gear, has_bf16
+from danseo.training.speed import bf16_works, choose_mode, has_bf16
 from danseo.training.workers import Workers
 
 ROOT = Path(__file__).parents[1]
@@ -82,8 +83,8 @@ class Bench:
     workers: Workers
 
     def engine(self, config: TrainConfig) -> Engine:
-        gear = choose_gear(self.network, config, self.workers.device, cache_root() / "measured.json")
-        return Engine(self.network, self.kind, self.workers, gear, config.batch_tokens)
+        mode = choose_mode(self.network, config, self.workers.device, cache_root() / "measured.json")
+        return Engine(self.network, self.kind, self.workers, mode, config.batch_tokens)
 
     @property
     def mean(self) -> float:
@@ -200,7 +201,7 @@ def danseo_way(bench: Bench) -> Way:
     )
 
     def go(limit: Limit) -> Reading:
-        engine.gear.engage(bench.network)
+        engine.mode.engage(bench.network)
         next(steps)  # warms up, as the Trainer's first
         done, start = Reading(), time.process_time()
         while not done.pieces or not limit.is_over:
@@ -219,7 +220,7 @@ def eval_ways(bench: Bench, count: int) -> dict[str, Way]:
     pieces = sum(map(len, features))
 
     def danseo() -> int:
-        engine.gear.engage(bench.network)
+        engine.mode.engage(bench.network)
         outputs_of(engine, features)
         parts = packed(range(count), [len(f) for f in features], engine.reading_tokens)
         return sum(max(len(features[k]) for k in part) * len(part) for part in parts)
@@ -228,7 +229,9 @@ def eval_ways(bench: Bench, count: int) -> dict[str, Way]:
     def usual() -> int:
         bench.network.model.set_attn_implementation("sdpa")
         bench.network.eval()
-        batches = [padded(rows[place : place + BATCH], bench.kind.pieces.pad, 0) for place in range(0, count, BATCH)]
+        batches = [
+            padded(rows[position : position + BATCH], bench.kind.pieces.pad, 0) for position in range(0, count, BATCH)
+        ]
         for batch in batches:
             bench.network.model(**batch)
         return sum(batch["input_ids"].numel() for batch in batches)
@@ -276,7 +279,7 @@ def make_bench(name: str, root: Path, encoder: Path, workers: Workers, seed: int
     return Bench(name, kind, load_network(config, kind), features, workers)
 
 
-def speed_rows(sheet: Sheet, name: str, bench: Bench, peak: float, limit: Limit) -> None:
+def speed_rows(table: ResultTable, name: str, bench: Bench, peak: float, limit: Limit) -> None:
     training = {
         "danseo": danseo_way(bench),
         TRAINER: trainer_way(bench),
@@ -284,23 +287,23 @@ def speed_rows(sheet: Sheet, name: str, bench: Bench, peak: float, limit: Limit)
         PADDED: trainer_way(bench, width=LONGEST),
     }
     add_rows(
-        sheet, name, "training", in_turns(f"{name}, training", training, limit.share(0.75), bench.mean), bench, peak
+        table, name, "training", in_turns(f"{name}, training", training, limit.share(0.75), bench.mean), bench, peak
     )
     reading = {**eval_ways(bench, 256), BYTES: byte_way(bench, 256)}
-    add_rows(sheet, name, "evaluation", in_turns(f"{name}, evaluation", reading, limit, bench.mean), bench, peak)
+    add_rows(table, name, "evaluation", in_turns(f"{name}, evaluation", reading, limit, bench.mean), bench, peak)
 
 
-def add_rows(sheet: Sheet, name: str, what: str, done: dict[str, Reading], bench: Bench, peak: float) -> None:
+def add_rows(table: ResultTable, name: str, what: str, done: dict[str, Reading], bench: Bench, peak: float) -> None:
     """One row per way; the most that danseo could reach against it is all pieces at the speed of a matrix product."""
     most = 1e9 * peak / (6 if what == "training" else 2) / bench.weights
     for way, reading in done.items():
         facts = (name, what, way, reading.speed / bench.mean, 100 * (1 - reading.pieces / reading.padded))
         shares = (100 * reading.speed / most, done["danseo"].speed / reading.speed, most / reading.speed)
-        sheet.add(*facts, *shares, *judged(*shares[1:], TARGETS.get(way)))
+        table.add(*facts, *shares, *judged(*shares[1:], TARGETS.get(way)))
     if BYTES in done:
         ratio, usual = done[BYTES].speed / done[ARRIVAL].speed, done[ARRIVAL].speed / bench.mean
         verdict = judged(ratio, math.inf, TARGETS[ARRIVAL])
-        sheet.add(name, f"{what}, danseo in int8", ARRIVAL, usual, None, None, ratio, None, *verdict)
+        table.add(name, f"{what}, danseo in int8", ARRIVAL, usual, None, None, ratio, None, *verdict)
 
 
 def judged(ratio: float, most: float, target: float | None) -> tuple[float | None, str | None]:
@@ -336,7 +339,7 @@ def loss_after(steps: int, make: Callable[[int], Bench], seed: int) -> tuple[flo
     return held_out_loss(bench.network.model, bench, held), held_out_loss(trainer.model, bench, held)
 
 
-def loss_row(sheet: Sheet, name: str, make: Callable[[int], Bench], limit: Limit, steps: int = 100) -> None:
+def loss_row(table: ResultTable, name: str, make: Callable[[int], Bench], limit: Limit, steps: int = 100) -> None:
     """As many seeds as there is time for, but two at least: their range is the measure."""
     pairs: list[tuple[float, float]] = []
     while len(pairs) < 2 or (len(pairs) < 5 and not limit.is_over):
@@ -347,7 +350,7 @@ def loss_row(sheet: Sheet, name: str, make: Callable[[int], Bench], limit: Limit
     spread = max(theirs) - min(theirs)
     means = statistics.mean(ours), statistics.mean(theirs)
     difference = means[0] - means[1]
-    sheet.add(name, len(pairs), *means, difference, spread, "PASS" if abs(difference) <= spread else "FAIL")
+    table.add(name, len(pairs), *means, difference, spread, "PASS" if abs(difference) <= spread else "FAIL")
 
 
 def parsed() -> argparse.Namespace:
@@ -366,21 +369,21 @@ def main() -> None:
         sys.exit(f"bench: the real KLUE files are not in {options.data}; name their folder with --data")
     quiet_transformers()
     torch.set_num_threads(1)
-    limit, workers, sheets = Limit(options.seconds), Workers("cpu"), list[Sheet]()
+    limit, workers, tables = Limit(options.seconds), Workers("cpu"), list[ResultTable]()
     texts = [e.text for name in ("ner", "nli") for e in find.load(get_task(name), "train", options.data)]
     parts = len(options.tasks)
     with tempfile.TemporaryDirectory() as folder:
         if options.only != "loss":
             encoder = make_encoder(Path(folder) / "large", texts, "roberta", replace(SIZE, hidden=options.hidden))
             peak = matrix_peak()
-            sheets.append(speed_sheet(options.hidden, peak))
+            tables.append(speed_table(options.hidden, peak))
             time_for_speed = limit.share(1.0 if options.only else 0.75)
-            for place, name in enumerate(options.tasks):
+            for position, name in enumerate(options.tasks):
                 if time_for_speed.is_over:
                     say(f"no time is left for {name}; --seconds gives more")
                     break
                 bench = make_bench(name, options.data, encoder, workers)
-                speed_rows(sheets[-1], name, bench, peak, time_for_speed.share(1 / (parts - place)))
+                speed_rows(tables[-1], name, bench, peak, time_for_speed.share(1 / (parts - position)))
         if options.only != "speed":
             small = make_encoder(Path(folder) / "small", texts, "roberta", SMALL)
             columns = (
@@ -392,21 +395,21 @@ def main() -> None:
                 "the Trainer's range over seeds",
                 "verdict",
             )
-            sheets.append(Sheet("held-out loss after 100 steps, 2 × 128", columns))
-            for place, name in enumerate(options.tasks):
+            tables.append(ResultTable("held-out loss after 100 steps, 2 × 128", columns))
+            for position, name in enumerate(options.tasks):
                 if limit.is_over:
                     say(f"no time is left for the loss of {name}; --seconds gives more")
                     break
                 make = functools.partial(make_bench, name, options.data, small, workers)
-                loss_row(sheets[-1], name, make, limit.share(1 / (parts - place)))
-    sys.exit(1 if any(row[-1] == "FAIL" for sheet in sheets for row in sheet.rows) else 0)
+                loss_row(tables[-1], name, make, limit.share(1 / (parts - position)))
+    sys.exit(1 if any(row[-1] == "FAIL" for table in tables for row in table.rows) else 0)
 
 
-def speed_sheet(hidden: int, peak: float) -> Sheet:
+def speed_table(hidden: int, peak: float) -> ResultTable:
     precisions = "" if uses_bf16() else "; bfloat16 cannot be used, so every way is float32"
     title = f"fine-tuning, 6 × {hidden}, one thread, in turns; matrix products reach {peak:.0f} GFLOP/s{precisions}"
     speeds = ("samples/s", "padding %", "% of the peak", "danseo is x times as fast", "at most here")
-    return Sheet(title, ("task", "what", "way", *speeds, "target", "verdict"))
+    return ResultTable(title, ("task", "what", "way", *speeds, "target", "verdict"))
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from measuring import Sheet, say
+from measuring import ResultTable, say
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.data.lines import Line
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
@@ -35,6 +35,7 @@ from danseo.models.scratch import Size, make_encoder
 from danseo.predict.opening import open_model
 from danseo.predict.records import answered
 from danseo.sample import write_sample
+from danseo.settings.values import with_settings
 from danseo.tasks import TASKS
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "klue"
@@ -87,11 +88,11 @@ def _spans(text: str, pieces: Sequence[dict[str, Any]]) -> Spans:
     """The entities that the best label of each piece makes; a space between two pieces of one joins it."""
     tags = ["O"] * len(text)
     for piece in pieces:
-        for place in range(piece["start"], piece["end"]):
-            tags[place] = piece["entity"] if place == piece["start"] else piece["entity"].replace("B-", "I-")
-    for place, character in enumerate(text[:-1]):
-        if character == " " and tags[place] == "O" and tags[place + 1].startswith("I-"):
-            tags[place] = tags[place + 1]
+        for workdir in range(piece["start"], piece["end"]):
+            tags[workdir] = piece["entity"] if workdir == piece["start"] else piece["entity"].replace("B-", "I-")
+    for workdir, character in enumerate(text[:-1]):
+        if character == " " and tags[workdir] == "O" and tags[workdir + 1].startswith("I-"):
+            tags[workdir] = tags[workdir + 1]
     return list(spans_of(tags))
 
 
@@ -142,8 +143,8 @@ def main() -> int:
     task = TASKS["ner"]
     examples = task.read(DATA / task.folder / task.file("dev"))[:SENTENCES]
     lines = [Line(number, example, {}) for number, example in enumerate(examples, 1)]
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as workdir:
+        folder = Path(workdir)
         say("training a tagger for a moment, then exporting it")
         run = make_run(folder)
         onnx, rounded = folder / "onnx", folder / "int8"
@@ -158,7 +159,7 @@ def main() -> int:
             "danseo predict, ONNX int8": lambda: with_danseo(rounded, lines),
             "danseo serve, ONNX, 20 clients": lambda: with_service(onnx, lines),
         }
-        sheet = Sheet(
+        table = ResultTable(
             f"{len(lines)} sentences of KLUE-NER dev, {SIZE.layers} layers of {SIZE.hidden}, one thread",
             ("way", "sentences/s", "× pipeline", "sentences as torch %"),
         )
@@ -166,7 +167,7 @@ def main() -> int:
         base, torch_answers = found["transformers.pipeline"][0], found["danseo predict, torch"][1]
         for name, (seconds, spans) in found.items():
             same = sum(one == other for one, other in zip(spans, torch_answers, strict=True)) / len(lines)
-            sheet.add(name, round(len(lines) / seconds, 1), round(base / seconds, 2), round(100 * same, 1))
+            table.add(name, round(len(lines) / seconds, 1), round(base / seconds, 2), round(100 * same, 1))
         gain = base / found["danseo predict, ONNX"][0]
         share = found["danseo predict, ONNX"][0] / found["danseo serve, ONNX, 20 clients"][0]
         print(f"\nONNX is {gain:.1f} × the pipeline (due: {LEAST_GAIN}); serve reaches {100 * share:.0f} % of predict")

@@ -32,18 +32,18 @@ def flip_bytes(content: bytes, rng: random.Random) -> bytes:
 
 
 def insert_bytes(content: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(content) + 1)
-    return content[:place] + rng.randbytes(rng.randint(1, 3)) + content[place:]
+    position = rng.randrange(len(content) + 1)
+    return content[:position] + rng.randbytes(rng.randint(1, 3)) + content[position:]
 
 
 def delete_bytes(content: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(content))
-    return content[:place] + content[place + rng.randint(1, 3) :]
+    position = rng.randrange(len(content))
+    return content[:position] + content[position + rng.randint(1, 3) :]
 
 
 def insert_nul(content: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(content) + 1)
-    return content[:place] + b"\0" + content[place:]
+    position = rng.randrange(len(content) + 1)
+    return content[:position] + b"\0" + content[position:]
 
 
 def delete_line(content: bytes, rng: random.Random) -> bytes:
@@ -54,8 +54,8 @@ def delete_line(content: bytes, rng: random.Random) -> bytes:
 
 def double_line(content: bytes, rng: random.Random) -> bytes:
     lines = content.split(b"\n")
-    place = rng.randrange(len(lines))
-    return b"\n".join([*lines[:place], lines[place], *lines[place:]])
+    position = rng.randrange(len(lines))
+    return b"\n".join([*lines[:position], lines[position], *lines[position:]])
 
 
 def swap_lines(content: bytes, rng: random.Random) -> bytes:
@@ -102,32 +102,32 @@ def damage_packed(content: bytes, rng: random.Random) -> bytes:
 def remove_tabs(content: bytes, rng: random.Random) -> bytes:
     tabs = [match.start() for match in re.finditer(b"\t", content)]
     gone = set(rng.sample(tabs, min(len(tabs), rng.randint(1, 3))))
-    return bytes(byte for place, byte in enumerate(content) if place not in gone)
+    return bytes(byte for position, byte in enumerate(content) if position not in gone)
 
 
 def delete_field(content: bytes, rng: random.Random) -> bytes:
     lines = content.split(b"\n")
-    place = rng.choice([k for k, line in enumerate(lines) if b"\t" in line] or [0])
-    fields = lines[place].split(b"\t")
+    position = rng.choice([k for k, line in enumerate(lines) if b"\t" in line] or [0])
+    fields = lines[position].split(b"\t")
     del fields[rng.randrange(len(fields))]
-    lines[place] = b"\t".join(fields)
+    lines[position] = b"\t".join(fields)
     return b"\n".join(lines)
 
 
 def replace_field(content: bytes, rng: random.Random) -> bytes:
     lines = content.split(b"\n")
-    place = rng.choice([k for k, line in enumerate(lines) if b"\t" in line] or [0])
-    fields = lines[place].split(b"\t")
+    position = rng.choice([k for k, line in enumerate(lines) if b"\t" in line] or [0])
+    fields = lines[position].split(b"\t")
     odd = (b"", b" ", b"#", b"##", "가나".encode(), b"B-XX", b"I-PS", b"-", b"\r", "\u2028".encode(), "👍".encode())
     fields[rng.randrange(len(fields))] = rng.choice(odd)
-    lines[place] = b"\t".join(fields)
+    lines[position] = b"\t".join(fields)
     return b"\n".join(lines)
 
 
-def places(document: Any) -> list[tuple[Any, Any]]:
+def positions(document: Any) -> list[tuple[Any, Any]]:
     """Every container of a JSON document with each of its keys or positions."""
     keys = document if isinstance(document, dict) else range(len(document)) if isinstance(document, list) else ()
-    return [pair for key in keys for pair in [(document, key), *places(document[key])]]
+    return [pair for key in keys for pair in [(document, key), *positions(document[key])]]
 
 
 def in_json(change: Callable[[Any, Any, random.Random], str | None]) -> Damage:
@@ -135,14 +135,14 @@ def in_json(change: Callable[[Any, Any, random.Random], str | None]) -> Damage:
 
     def damage(content: bytes, rng: random.Random) -> bytes:
         lines = [content] if content[:1] in b"[{" and content[:9] != b'{"guid": ' else content.split(b"\n")
-        place = rng.choice([k for k, line in enumerate(lines) if line])
+        position = rng.choice([k for k, line in enumerate(lines) if line])
         try:
-            document = json.loads(lines[place])
-            raw = change(*rng.choice(places(document)), rng)
+            document = json.loads(lines[position])
+            raw = change(*rng.choice(positions(document)), rng)
             text = json.dumps(document, ensure_ascii=False, indent=None if len(lines) > 1 else 1)
         except (ValueError, LookupError, RecursionError):  # an earlier damage has broken it already
             return content
-        lines[place] = text.replace('"@"', raw or '"@"').encode(errors="surrogatepass")
+        lines[position] = text.replace('"@"', raw or '"@"').encode(errors="surrogatepass")
         return b"\n".join(lines)
 
     damage.__name__ = change.__name__

@@ -26,5 +26,5 @@ def apart(example):
 
 
 def _moved(text, entity):
-    start, end = (len(decomposed(text[:place])) for place in (entity.start, entity.end))
+    start, end = (len(decomposed(text[:position])) for position in (entity.start, entity.end))
     return replace(entity, word=decomposed(entity.word), start=start, end=end)

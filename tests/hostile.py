@@ -31,8 +31,8 @@ def silent(handler: BaseHTTPRequestHandler, hub: Hub, content: bytes) -> None:
 def drip(handler: BaseHTTPRequestHandler, hub: Hub, content: bytes) -> None:
     """A byte a second."""
     start(handler, 200, {**HEADERS, "Content-Length": str(len(content))})
-    for place in range(len(content)):
-        handler.wfile.write(content[place : place + 1])
+    for position in range(len(content)):
+        handler.wfile.write(content[position : position + 1])
         handler.wfile.flush()
         if hub.ended.wait(1.0):
             return

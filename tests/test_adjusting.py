@@ -17,19 +17,19 @@ def run(sample: Path, tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("prior", ["em", "select", "train"])
 def test_another_prior_is_a_score_of_its_own_name(run, sample, prior):
-    sheet = evaluate_run(run, "dev", None, str(sample), prior=prior)
-    scores = {score.id: score for score in sheet.scores}
+    result = evaluate_run(run, "dev", None, str(sample), prior=prior)
+    scores = {score.id: score for score in result.scores}
     plain, other = scores["re/micro_f1@official-1"], scores[f"re/micro_f1@official-1+prior-{prior}"]
     assert other.low <= other.value <= other.high
     assert f"re/auprc@official-1+prior-{prior}" in scores
     assert (other.value == plain.value) == (prior == "train")  # under which it was trained
-    assert sheet.is_partial == (prior == "select")
+    assert result.is_partial == (prior == "select")
 
 
 def test_a_mask_after_the_fact(run, sample):
-    sheet = evaluate_run(run, "dev", None, str(sample), type_mask=True, prior="em")
-    assert any(score.id == "re/micro_f1@official-1+type-mask+prior-em" for score in sheet.scores)
-    assert "gold_outside_mask: 0 of" in sheet.remark
+    result = evaluate_run(run, "dev", None, str(sample), type_mask=True, prior="em")
+    assert any(score.id == "re/micro_f1@official-1+type-mask+prior-em" for score in result.scores)
+    assert "gold_outside_mask: 0 of" in result.remark
 
 
 def test_adjusting_needs_probabilities_and_types(sample, tmp_path):

@@ -36,11 +36,11 @@ def test_all_of_them_take_a_quarter_of_an_hour(bench, monkeypatch):
 
 
 def test_rows_are_printed_as_they_come(bench, capsys):
-    sheet = bench("measuring").Sheet("speed", ("way", "samples/s"))
+    table = bench("measuring").ResultTable("speed", ("way", "samples/s"))
     assert capsys.readouterr().out == "\n**speed**\n\n| way | samples/s |\n|---|---|\n"
-    sheet.add("danseo", 12.5)
+    table.add("danseo", 12.5)
     assert capsys.readouterr().out == "| danseo | 12.50 |\n"
-    assert sheet.rows == [("danseo", 12.5)]
+    assert table.rows == [("danseo", 12.5)]
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(0.001, 4), (5, 4), (40, 2), (1000, 2)])

@@ -4,23 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config import (
-    HeadConfig,
-    RunConfig,
-    TrainConfig,
-    flat,
-    full_name,
-    identifying,
-    later,
-    parse_setting,
-    read_config,
-    read_settings,
-    setting_help,
-    setting_paths,
-    to_toml,
-    with_settings,
-)
+from danseo.config import HeadConfig, RunConfig, TrainConfig, read_config
 from danseo.errors import DanseoError
+from danseo.settings.declaring import flat, full_name, identifying, later, setting_help, setting_paths
+from danseo.settings.values import parse_setting, with_settings
+from danseo.settings.written import read_settings, to_toml
 
 BASE = RunConfig(task="ner", model="klue/roberta-base")
 EVERYTHING = {

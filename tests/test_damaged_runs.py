@@ -18,20 +18,33 @@ from danseo.runs.directory import Run  # noqa: E402
 from danseo.runs.index import find_runs  # noqa: E402
 from danseo.runs.layouts.choose import Choice, chosen_tables  # noqa: E402
 from danseo.runs.shapes import ENVIRONMENT, SCORES, has_shape  # noqa: E402
+from danseo.tasks import TASKS  # noqa: E402
 
 from .damage import JSON_DAMAGES, ODD_FILES, damaged, put_in_place  # noqa: E402
+from .test_fuzz import shortened  # noqa: E402
 from .tiny import quick_config, tiny_encoder  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def runs(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def small(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample with a few dev examples, as hundreds of commands read them."""
+    folder = tmp_path_factory.mktemp("small")
+    for task in (TASKS["ynat"], TASKS["mrc"]):
+        shutil.copytree(sample / task.folder, folder / task.folder)
+        dev = folder / task.folder / task.file("dev")
+        dev.write_bytes(shortened(task, dev))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(sample: Path, small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each family."""
     folder = tmp_path_factory.mktemp("damaged")
     encoder = tiny_encoder(folder / "tiny", sample)
     quick = {"limit": 16, "evaluations": 1, "epochs": 0.5}
     wanted = {"majority": ("ynat", "majority"), "linear": ("ynat", "linear"), "encoder": ("mrc", encoder)}
     configs = {name: quick_config(task, model, **quick) for name, (task, model) in wanted.items()}
-    return {name: run_experiment(config, sample, folder / "runs", quiet=True).path for name, config in configs.items()}
+    return {name: run_experiment(config, small, folder / "runs", quiet=True).path for name, config in configs.items()}
 
 
 def listed(folder: Path) -> int:
@@ -42,7 +55,7 @@ def listed(folder: Path) -> int:
     return len(records)
 
 
-def used(run: Path, sample: Path, folder: Path, name: str) -> str:
+def used(run: Path, data: Path, folder: Path, name: str) -> str:
     """What reading all of a run comes to: nothing, or one line."""
     (folder / "lines.txt").write_text("서울에 비가 왔다.\n")
     question = {"context": "서울에 비가 왔다.", "question": "어디에?"}
@@ -53,7 +66,7 @@ def used(run: Path, sample: Path, folder: Path, name: str) -> str:
         if name.startswith(("model", "config", "gear")):
             predict_lines(run, str(lines), folder / "answers.jsonl", device="cpu")
         else:
-            evaluate_run(run, "dev", None, str(sample), device="cpu")
+            evaluate_run(run, "dev", None, str(data), device="cpu")
     except DanseoError as error:
         said = str(error)
     assert "\n" not in said
@@ -70,12 +83,12 @@ FILES = {
 
 @pytest.mark.parametrize("odd", ODD_FILES, ids=lambda odd: odd.__name__)
 @pytest.mark.parametrize(("family", "name"), [(family, name) for family, names in FILES.items() for name in names])
-def test_odd_things_in_the_place_of_files(runs, sample, tmp_path, family, name, odd):
+def test_odd_things_in_the_place_of_files(runs, small, tmp_path, family, name, odd):
     copy = shutil.copytree(runs[family], tmp_path / "runs" / runs[family].name)
     shutil.copytree(runs["majority"], tmp_path / "runs" / "another")
     put_in_place(copy / name, odd)
     assert listed(tmp_path / "runs") == (1 if name == "config.toml" and odd.__name__ == "as_nothing" else 2)
-    said = used(copy, sample, tmp_path, name)
+    said = used(copy, small, tmp_path, name)
     if name.startswith("model/"):
         assert str(copy) in said, "a model without one of its files answers nothing"
 
@@ -86,14 +99,14 @@ def test_odd_things_in_the_place_of_files(runs, sample, tmp_path, family, name, 
      ("linear", "model/linear.json", 10), ("encoder", "model/danseo.json", 20),
      ("encoder", "gear.json", 20)],
 )  # fmt: skip
-def test_damaged_json_of_runs(runs, sample, tmp_path, family, name, count):
+def test_damaged_json_of_runs(runs, small, tmp_path, family, name, count):
     copy = shutil.copytree(runs[family], tmp_path / "runs" / runs[family].name)
     content, refused = (copy / name).read_bytes(), 0
     for number in range(count):
         (copy / name).write_bytes(damaged(content, JSON_DAMAGES, f"run {family} {name}", number)[0])
         assert listed(tmp_path / "runs") == 1
         if name != "scores.json":
-            refused += bool(used(copy, sample, tmp_path, name))
+            refused += bool(used(copy, small, tmp_path, name))
     assert refused > count / 4 or name == "scores.json"
 
 

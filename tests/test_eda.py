@@ -15,7 +15,7 @@ from danseo.eda import Description, describe
 from danseo.eda.characters import kind_of
 from danseo.eda.counting import chance_variation, divergence, total_variation
 from danseo.eda.dialogues import last_turns, value_of
-from danseo.eda.duplicates import ALIKE, CONFLICT, SAME, loosen
+from danseo.eda.duplicates import CONFLICT, NEAR, SAME, loosen
 from danseo.eda.entities import orphans
 from danseo.eda.labels import source_of
 from danseo.eda.lengths import cumulated, percentile
@@ -233,13 +233,13 @@ def test_identical_conflicting_and_nearly_identical_inputs():
     counts, guids = duplicates(describe(get_task("ynat"), {"train": train, "dev": dev}))
     assert cells(counts, SAME, "train", "train %", "dev", "dev in train") == [3, pytest.approx(300 / 7), 0, 1]
     assert cells(counts, CONFLICT, "train", "dev in train") == [1, 0]
-    assert cells(counts, ALIKE, "train", "dev", "dev in train") == [4, 0, 2]
+    assert cells(counts, NEAR, "train", "dev", "dev in train") == [4, 0, 2]
     assert guids is not None
     found = {row[:2]: row[2] for row in guids.rows}
     assert found[CONFLICT, "train"] == ("ynat-v1_train_00000", "ynat-v1_train_00002")
     assert found[SAME, "train"] == tuple(f"ynat-v1_train_{k:05d}" for k in (0, 1, 2, 4, 5))
     assert found[SAME, "dev in train"] == ("ynat-v1_dev_00007", "ynat-v1_train_00004")
-    assert found[ALIKE, "dev in train"][:2] == ("ynat-v1_dev_00008", "ynat-v1_train_00006")  # the new one ahead
+    assert found[NEAR, "dev in train"][:2] == ("ynat-v1_dev_00008", "ynat-v1_train_00006")  # the new one ahead
     assert (CONFLICT, "dev in train") not in found
 
 
@@ -267,7 +267,7 @@ def test_exchanged_roles_and_shared_sentences():
     assert cells(counts, "sentence, roles exchanged", "train") == [1]
     assert cells(counts, "sentence", "train") == [2]
     assert cells(counts, SAME, "train") == [0]  # other entities make another input
-    assert cells(counts, ALIKE, "train") == [1]
+    assert cells(counts, NEAR, "train") == [1]
 
 
 def test_a_dialogue_repeats_when_all_turns_do():
@@ -470,8 +470,8 @@ def test_questions():
     description = describe(get_task("mrc"), {"dev": examples})
     assert cells(find(description, "Labels: the question type"), "unanswerable", "dev") == [1]
     assert [row[:2] for row in find(description, "Accepted answers").rows] == [("0", 1), ("1", 1), ("2", 1)]
-    places = find(description, "Where in the passage")
-    assert [row[:2] for row in places.rows] == [("first quarter", 1), ("third quarter", 1)]
+    found = find(description, "Where in the passage")
+    assert [row[:2] for row in found.rows] == [("first quarter", 1), ("third quarter", 1)]
     table = find(description, "Questions and answers")
     assert cells(table, "without an answer", "dev", "dev %") == [1, pytest.approx(100 / 3)]
     assert cells(table, "several accepted texts", "dev", "dev %") == [1, 50]

@@ -303,7 +303,7 @@ def test_halves_are_disjoint_and_cover_dev(sample, task):
     assert sorted(select + report) == in_half(task, examples, "dev") == list(range(len(examples)))
     assert min(len(select), len(report)) > len(examples) / 5
     if task.kind == "track":
-        dialogues = [{examples[place].dialogue for place in places} for places in (select, report)]
+        dialogues = [{examples[position].dialogue for position in positions} for positions in (select, report)]
         assert not dialogues[0] & dialogues[1]
     assert half_of(task, examples[0]) == half_of(task, examples[0])
 
@@ -393,17 +393,17 @@ def test_a_saved_model_computes_as_it_did_when_it_learned(sample, encoder, tmp_p
     """Recorded with the run, so that predicting never measures."""
     monkeypatch.setattr(speed, "_trial", lambda *arguments: pytest.fail("nothing is to be measured"))
     model, run, dev = fitted("ynat", encoder("bert"), sample, tmp_path, precision="auto", attention="auto")
-    gear = run.read_json("gear.json")
-    assert (gear["precision"], gear["attention"], gear["device"]) == ("fp32", "sdpa", "cpu")
+    mode = run.read_json("gear.json")
+    assert (mode["precision"], mode["attention"], mode["device"]) == ("fp32", "sdpa", "cpu")
     model.predict_dev()
     model.save(run.path / "model")
     run.write_json("gear.json", {"precision": "bf16", "attention": "eager", "device": "cpu"})
     again = load_model(run, "cpu")
     assert len(again.predict(dev)) == len(dev)
-    assert again.gear == speed.Gear("bf16", "eager")
+    assert again.mode == speed.ComputeMode("bf16", "eager")
     asked = load_model(run, "cpu", "fp32")
     asked.predict(dev[:1])
-    assert asked.gear == speed.Gear("fp32", "sdpa")
+    assert asked.mode == speed.ComputeMode("fp32", "sdpa")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -413,7 +413,7 @@ def test_every_family_computes_in_bytes(sample, encoder, tmp_path, family):
     model.save(run.path / "model")
     exact = load_model(run, "cpu").predict(dev)
     rough = load_model(run, "cpu", "int8")
-    assert rough.gear.precision == "int8"
+    assert rough.mode.precision == "int8"
     assert not [m for m in rough.network.model.base_model.modules() if isinstance(m, torch.nn.Linear)]
     pairs = zip(exact, rough.predict(dev), strict=True)
     errors = [abs(a.probabilities[k] - b.probabilities[k]) for a, b in pairs for k in a.probabilities]

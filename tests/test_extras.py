@@ -139,6 +139,7 @@ NEEDS = {
     "export run1 --to onnx --out made": "train,onnx",
     "serve run1": "serve",
     "eval run1 --data sample --split train": "train",
+    "mine ynat -m linear --data sample --runs made --out made": "train",
     "soup run1 run2 --data sample --runs made": "train",
     "score ner sample/klue-ner-v1.1/klue-ner-v1.1_dev.tsv ner.jsonl --tokenizer encoder": "train",
     "probe encoder": "train,ko",

@@ -16,7 +16,7 @@ from danseo.hub import download, from_hub
 from danseo.models.encoder.network import load_encoder_config
 from danseo.patience import LEAST, patience, watched
 
-from .hostile import PAGE, deaf, serving
+from .hostile import PAGE, closed_port, deaf, serving
 from .test_hub import set_endpoint
 
 TINY = '{"model_type": "bert", "hidden_size": 32, "vocab_size": 100}'
@@ -32,10 +32,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ask(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """What is said of a model at an address, by a process that knows only this Hub and an empty cache."""
+def point_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A process that knows only the Hub at an address, and an empty cache."""
 
-    def asked(url: str) -> str:
+    def point(url: str) -> None:
         set_endpoint(monkeypatch, url)
         template = url + "/{repo_id}/resolve/{revision}/{filename}"
         for name, value in {
@@ -45,6 +45,16 @@ def ask(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
             "HF_HUB_DISABLE_XET": True,
         }.items():
             monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+
+    return point
+
+
+@pytest.fixture
+def ask(point_at: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """What is said of a model at an address."""
+
+    def asked(url: str) -> str:
+        point_at(url)
         monkeypatch.setenv("DANSEO_TIMEOUT", "2")
         with pytest.raises(NetworkError) as caught:
             load_encoder_config("org/tiny")
@@ -79,6 +89,22 @@ def test_a_model_from_a_hostile_hub(fault: str, said: str, files: Path, tmp_path
 def test_a_hub_that_never_says_a_word(ask) -> None:
     with deaf() as url:
         assert "cannot be reached: " in ask(url)
+
+
+def test_a_refused_connection_ends_in_five_seconds_with_the_offline_ways(point_at, sample, tmp_path, capsys) -> None:
+    """With the usual patience of a minute: nobody is waited for who is not there."""
+    from danseo.cli import main
+
+    point_at(f"http://127.0.0.1:{closed_port()}")
+    began = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "ynat", "-m", "org/tiny", "--data", str(sample), "--runs", str(tmp_path / "runs")])
+    assert time.monotonic() - began < 5
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "cannot be reached" in line
+    assert "name a local folder, or fill the cache" in line
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("fault", ["silent", "drip"])

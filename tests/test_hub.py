@@ -85,7 +85,7 @@ RAW: dict[str, Any] = {
     "re": [{**RE_ROW, "label": "org:founded"}, {**RE_ROW, "guid": "klue-re-v1_dev_00001", "label": "no_relation"}],
     "dp": blocks(
         "klue-dp-v1_dev_00000_wikitree", "나는 밥을 먹는다.",
-        ["\t".join(map(str, (place, *line))) for place, line in enumerate(DP_LINES, 1)],
+        ["\t".join(map(str, (position, *line))) for position, line in enumerate(DP_LINES, 1)],
     ),
     "mrc": {"version": "klue-mrc-v1.1", "data": [{
         "title": "예시", "news_category": "경제", "source": "hankyung",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from danseo import files
-from danseo.config import RunConfig, parse_setting
+from danseo.config import RunConfig
 from danseo.data import lines
 from danseo.data.lines import lines_in
 from danseo.errors import DanseoError, DataError
@@ -18,6 +18,7 @@ from danseo.predictions import evidence
 from danseo.predictions.evidence import packed_arrays, read_arrays
 from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
+from danseo.settings.values import parse_setting
 from danseo.sweeps.space import read_sweep
 from danseo.tasks import TASKS
 from danseo.text import documents

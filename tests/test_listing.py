@@ -124,7 +124,7 @@ def test_a_ready_file_stands_for_its_name_where_no_file_does(danseo: Run, tmp_pa
         ("sweep ner-sedes", "did you mean ner-seeds? `danseo configs` lists the ready ones"),
         ("pretrain --config smal --text x", "smal: no such file; did you mean small?"),
         ("train ynat -m majority --data sample --recipe none.toml", "none.toml: no such file; `danseo configs` lists"),
-        ("configs ner", "ner may be default/ner or llm/ner or official/ner; name one of them"),
+        ("configs ner", "ner may be default/ner or llm/ner or official/ner or small/ner; name one of them"),
         ("tune train ynat -m majority --data sample --space none.toml", "none.toml is missing; check the path"),
         ("score ynat nowhere.json p.jsonl", "nowhere.json is missing; name a file with gold answers, or dev or train"),
         ("probe . --items none.jsonl", "none.jsonl is missing; check the path"),

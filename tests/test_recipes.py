@@ -2,9 +2,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from danseo.config import RunConfig, flat, read_settings
+from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.recipes import configured, encoder_facts, recipe_file, recipe_folder
+from danseo.settings.declaring import flat
+from danseo.settings.written import read_settings
 from danseo.tasks import TASKS
 
 # What KLUE's run_all.sh says: rate, epochs, batch, warm-up, decay, longest input, patience, what picks the checkpoint.

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.models.scratch import Size, make_encoder
+from danseo.settings.values import with_settings
 from danseo.tasks import TASKS
 
 FAMILIES = ("bert", "roberta", "electra", "deberta-v2", "xlm-roberta", "modernbert")

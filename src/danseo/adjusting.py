@@ -76,10 +76,10 @@ def _target(
         return estimated_prior(table, source)
     if prior == "train":
         return label_prior(train, task.labels)
-    places = in_half(task, examples, "select")
-    if not places:
+    positions = in_half(task, examples, "select")
+    if not positions:
         raise DanseoError("--prior select: no example falls into the select half; use --prior em")
-    return label_prior([examples[place] for place in places], task.labels)
+    return label_prior([examples[position] for position in positions], task.labels)
 
 
 def learned_prior(config: RunConfig, train: Array) -> Array:

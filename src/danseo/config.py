@@ -5,46 +5,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from danseo.errors import DanseoError
-from danseo.settings.declaring import (
-    Bounds,
-    flat,
-    full_name,
-    identifying,
-    later,
-    later_section,
-    setting,
-    setting_help,
-    setting_paths,
-)
+from danseo.settings.declaring import Bounds, later, setting
 from danseo.settings.history import Change, Rewritten
-from danseo.settings.values import TRUST, checked, parse_setting, stated, with_settings
-from danseo.settings.written import read_kept, read_settings, to_toml
-
-__all__ = [
-    "FLOORS",
-    "SEEDS",
-    "TRUST",
-    "HeadConfig",
-    "Kind",
-    "PromptConfig",
-    "RunConfig",
-    "TrainConfig",
-    "checked",
-    "flat",
-    "full_name",
-    "identifying",
-    "later",
-    "later_section",
-    "parse_setting",
-    "read_config",
-    "read_settings",
-    "setting",
-    "setting_help",
-    "setting_paths",
-    "stated",
-    "to_toml",
-    "with_settings",
-]
+from danseo.settings.values import with_settings
+from danseo.settings.written import read_kept
 
 Kind = Literal["training", "ensemble", "soup", "prompt"]
 SEEDS = Bounds(-(2**63) + 1, 2**63 - 1)  # what torch takes
@@ -78,12 +42,17 @@ class HeadConfig:
     """wos, official: share of the batches that read the gold value while writing it."""
     attention: Literal["bidirectional", "causal"] = later("bidirectional")
     """Decoder-only language models: whether a piece sees those behind it; causal is how they were pre-trained."""
+    pieces: Literal["all", "first"] = later("all")
+    """ner: which pieces say the tags: all, or the first of every word between spaces, which speaks for all of it."""
     words: Literal["kiwi", "characters"] = later("kiwi")
     """spacy: the tokens, Kiwi's morphemes or single characters."""
     label_words: str = later("")
     """gliner, spacy:FOLDER: what the model calls our types, as PS=person,LC=place+city; "" has the usual words."""
-    pooling: Literal["auto", "cls", "last", "mean", "e_start", "cls+e_start", "e_mean", "e_max"] = later("auto")
-    """Whose state speaks for a text; auto: the stock head, of decoders mean or, if causal, last; re: entities too."""
+    pooling: Literal["auto", "cls", "last", "mean", "e_start", "cls+e_start", "e_mean", "e_max", "compare"] = later(
+        "auto"
+    )
+    """Whose state speaks for a text; auto: the stock head, of decoders mean or, if causal, last; re: entities too;
+    compare: for pairs, each piece beside what the other text has for it, which small encoders need."""
     markers: Literal[
         "klue", "entity_marker", "entity_marker_punct", "typed_entity_marker", "typed_entity_marker_punct",
         "typed_punct_korean", "entity_mask", "concat",
@@ -127,6 +96,8 @@ class TrainConfig:
     """Share of the steps in which the rate rises from 0."""
     weight_decay: float = 0.01
     """Decay of weights; biases and norms have none."""
+    optimizer: Literal["adamw", "muon"] = later("adamw")
+    """muon: orthogonal steps for the matrices of the layers, as long as AdamW's, which has all the rest."""
     beta2: float = setting(0.999, most=1)
     """AdamW's memory of squared gradients."""
     clip: float = 1.0
@@ -139,8 +110,8 @@ class TrainConfig:
     """Stop after this many evaluations without a better score; None never stops."""
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
     """auto measures on this device and remembers; for short work bf16, or fp16 without it, on GPUs, else fp32."""
-    attention: Literal["auto", "eager", "sdpa"] = "auto"
-    """auto measures on this device and remembers; for short work sdpa where the encoder has it."""
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = "auto"
+    """auto measures on this device and remembers; for short work sdpa where the encoder has it. Flash: NVIDIA only."""
     freeze: str = "none"
     """none, encoder (only the head learns), embeddings, or a number: embeddings and that many lowest layers."""
     layer_decay: float = setting(1.0, most=1)
@@ -197,6 +168,10 @@ class TrainConfig:
     """A second pass with every matrix moved by this share of its norm along its gradient; 0 is off, 0.001 common."""
     hard_negatives: float = later(1.0, above=0, most=1)
     """re: share of a batch's no_relation, the hardest ones, that still counts at the end; it falls from 1 evenly."""
+    example_weights: str = later("")
+    """Encoders: a CSV of guid,weight (danseo mine writes one); examples are drawn by weight, those not named by 1."""
+    augment: str = later("")
+    """Examples made of train, by comma: aeda (signs between words), and of re swap (entities), inverse (relations)."""
     lora: int = later(0)
     """Language models: rank of the adapters (LoRA) that learn in place of the body's weights; 0 trains these."""
     lora_alpha: int = later(32)
@@ -218,7 +193,7 @@ class PromptConfig:
     shots: int = later(0, most=1000)
     """Training examples shown before the question."""
     pick: Literal["seeded", "nearest"] = later("seeded")
-    """Which ones: the same for all questions, of every label in turn, or those most alike (TF-IDF)."""
+    """Which ones: the same for all questions, of every label in turn, or those most similar (TF-IDF)."""
     free: bool = later(False)
     """Let the model write what it will; else its replies are held to their shape."""
     allowed_only: bool = later(False)

@@ -16,8 +16,9 @@ from danseo.data import find
 from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.extras import PACKAGES, extra_of
+from danseo.hub import BOX, IN_THE_BOX
 from danseo.listing import check_table
-from danseo.scoring.baselines import baseline
+from danseo.scoring.baselines import baseline, label_shares
 from danseo.scoring.score import score
 from danseo.tasks import TASKS
 from danseo.tasks.task import Task
@@ -51,11 +52,17 @@ def machine() -> Table:
         ("memory", f"{memory:.1f} GiB"),
         ("devices", ", ".join(devices()) or "cpu only"),
         ("cache", cache_state(find.cache_root())),
+        ("models in the box", ", ".join(f"{name} ({box_size(name):.1f} MB)" for name in IN_THE_BOX)),
     ]
     rows += [(name, os.environ[name]) for name in SWITCHES if os.environ.get(name)]
     if not any(os.environ.get(name) for name in SWITCHES[:2]):
         rows.append(("network", "the Hub is asked only by `danseo data get --from hub` and by model names"))
     return Table("machine", ("what", "value"), rows)
+
+
+def box_size(name: str) -> float:
+    """Megabytes of a model that comes with danseo."""
+    return sum(path.stat().st_size for path in (BOX / name).iterdir()) / 1e6
 
 
 def devices() -> list[str]:
@@ -71,7 +78,7 @@ def devices() -> list[str]:
 
 def cache_state(folder: Path) -> str:
     """The cache folder and whether it can be written."""
-    existing = next((place for place in (folder, *folder.parents) if os.access(place, os.F_OK)), folder)
+    existing = next((parent for parent in (folder, *folder.parents) if os.access(parent, os.F_OK)), folder)
     is_writable = existing.is_dir() and os.access(existing, os.W_OK)
     return f"{folder} ({'writable' if is_writable else 'NOT writable; set DANSEO_CACHE'})"
 
@@ -97,12 +104,20 @@ def _trial(task: Task, examples: Sequence[Any]) -> dict[str, Any]:
     short = [id_ for id_, value in scores["oracle"].items() if not math.isnan(value) and abs(value - 100) > 1e-6]
     headline = {name: values[task.headline] for name, values in scores.items()}
     floor = 0.0 if math.isnan(headline["majority"]) else headline["majority"]
-    chance = max(floor, 100 / len(task.labels) if task.kind == "classify" else 25.0)
+    chance = max(floor, _chance(task, examples))
     too_good = len(examples) >= _ENOUGH and headline["random"] > chance + _NEAR_CHANCE
     note = "dealt-out gold scores too high" if too_good else ""
     if short:
         note = f"the gold does not score 100 in {', '.join(short)}"
     return {"metric": task.headline, "n": len(examples), **headline, "ok": not short and not too_good, "note": note}
+
+
+def _chance(task: Task, examples: Sequence[Any]) -> float:
+    """What dealt-out gold may score."""
+    if task.kind == "labels":
+        shares = label_shares(examples).values()
+        return 100 * sum(share * share for share in shares) / max(1e-9, sum(shares))
+    return 100 / len(task.labels) if task.kind == "classify" else 25.0
 
 
 @dataclass(frozen=True)

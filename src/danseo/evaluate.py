@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from danseo.adjusting import adjust
-from danseo.data.find import data_root, load, require_file, split_sha256
+from danseo.data.find import data_root, find_file, load, require_file, split_sha256
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError, DataError
 from danseo.files import content_sha256
 from danseo.metrics.statistic import Statistic
+from danseo.models.exported import SETTINGS, is_exported, load_exported
 from danseo.models.families import load_model
+from danseo.models.protocol import Loading, Model
 from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
 from danseo.runs.directory import Run
 from danseo.runs.shapes import ENVIRONMENT, has_shape
-from danseo.scoring.breakdown import details as detail_tables
-from danseo.scoring.score import baseline_scores, example_clusters, measure, score
-from danseo.scoring.tables import ScoreSheet
+from danseo.scoring.score import measure
+from danseo.scoring.tables import ScoreResult, only_answered, score_answers
 from danseo.tasks.task import Task
 
 
@@ -42,44 +43,46 @@ def evaluate_run(
     trust_remote_code: bool = False,
     prior: str | None = None,
     type_mask: bool = False,
-) -> ScoreSheet:
-    """The score sheet of a run on a split or file; adjusted answers are scored beside the plain ones."""
-    run = open_run(path)
+) -> ScoreResult:
+    """The scores of a run on a split or file; adjusted answers are scored beside the plain ones."""
+    exported = is_exported(path)
+    if exported and (prior or type_mask):
+        raise DanseoError(f"{path} is an exported model; --prior and --type-mask need the run itself")
+    run = Run(path / SETTINGS) if exported else open_run(path)
     task = run.task
     root = data_root(data_dir)
     gold = file or require_file(task, split, root)
     examples = task.read(gold) if file else load(task, split, root)
     sha256 = content_sha256(gold) if file else split_sha256(task, split, root)
-    predictions = None if precision else _saved(run, task, sha256, examples)
-    source = run.predictions_path("dev") if predictions else run.path / "model"
+    predictions = None if precision or exported else _saved(run, task, sha256, examples)
+    source = run.predictions_path("dev") if predictions else path if exported else run.path / "model"
     if predictions is None:
-        model = load_model(run, device, precision, trust_remote_code=trust_remote_code)
+        loading = Loading(device, precision, trust_remote_code)
+        model = load_exported(path, loading)[0] if exported else _model(run, loading)
         predictions = model.predict(examples).predictions
     skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
-    extra: dict[str, Statistic] = {}
-    remark = task.remark(predictions)
-    whole = len(examples)
+    extra, note, scored = dict[str, Statistic](), "", predictions
     if prior or type_mask:
         adjusted = adjust(run, task, data_root(data_dir), examples, predictions, prior=prior, type_mask=type_mask)
         if prior == "select":  # whose label shares were looked at
-            places = in_half(task, examples, "report")
-            examples, predictions = [examples[k] for k in places], [predictions[k] for k in places]
-            adjusted = replace(adjusted, predictions=[adjusted.predictions[k] for k in places])
-        found = measure(task, examples, adjusted.predictions, skip)
-        extra = {f"{id_}+{adjusted.name}": statistic for id_, statistic in found.items()}
-        remark = "; ".join(filter(None, (remark, adjusted.note)))
-    return ScoreSheet(
-        task,
-        gold,
-        source,
-        examples=whole,
-        n=len(examples),
-        clusters=len(set(example_clusters(task, examples))),
-        scores=score(task, examples, predictions, skip=skip, extra=extra),
-        baselines=baseline_scores(task, examples, skip),
-        details=detail_tables(task, examples, predictions, whole=details, errors=errors),
-        remark=remark,
-    )
+            positions = in_half(task, examples, "report")
+            scored = [predictions[k] for k in positions]
+            adjusted = replace(adjusted, predictions=[adjusted.predictions[k] for k in positions])
+        found = measure(task, only_answered(examples, scored), adjusted.predictions, skip)
+        extra, note = {f"{id_}+{adjusted.name}": statistic for id_, statistic in found.items()}, adjusted.note
+    train = _train(task, root) if details else ()
+    shown: dict[str, Any] = {"details": details, "errors": errors, "note": note, "train": train}
+    return score_answers(task, examples, scored, gold, source, skip=skip, extra=extra, **shown)
+
+
+def _train(task: Task, root: Path) -> Sequence[Any]:
+    """The training examples, where they are here."""
+    return load(task, "train", root) if find_file(task, "train", root) else ()
+
+
+def _model(run: Run, loading: Loading) -> Model:
+    """The saved model of a run."""
+    return load_model(run, loading.device, loading.precision, trust_remote_code=loading.trust_remote_code)
 
 
 def _saved(run: Run, task: Task, sha256: str, examples: Sequence[Any]) -> list[Prediction] | None:

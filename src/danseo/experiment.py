@@ -2,24 +2,27 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from danseo.config import RunConfig
 from danseo.data import find
+from danseo.data.augmenting import augmented, made_counts
 from danseo.data.folds import parted
+from danseo.data.weights import known_weights
 from danseo.display.escaping import say
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
+from danseo.files import content_sha256
+from danseo.hub import folder_of
 from danseo.models.families import checked_family, family_of
 from danseo.models.protocol import Family, Fitted
 from danseo.predictions.evidence import packed_arrays
 from danseo.runs.directory import Run, as_started, folder_identity, run_path
 from danseo.runs.environment import environment
-from danseo.runs.locks import owned
+from danseo.runs.locks import owned_by_first
 from danseo.runs.naming import model_name
 from danseo.runs.scores import score_halves
 from danseo.runs.standing import StandingFile
@@ -37,78 +40,65 @@ class Job:
     config: RunConfig
     task: Task
     family: Family
-    train: Sequence[Any]
-    dev: Sequence[Any]
     run: Run
     hashes: dict[str, str]
-    device: str | None = None
-    quiet: bool = False
-    on_score: OnScore | None = None
-    series: Path | None = None
-    """The file in which the runs of a sweep agree on precision and attention."""
     model: str | None = None
     """What the folder of the model holds, as a hash."""
     started: float = 0.0
+    device: str | None = None
+    quiet: bool = False
     force: bool = False
     """Whether what is there goes first, once all that the run starts from has proved good."""
+    on_score: OnScore | None = None
+    series: Path | None = None
+    """The file in which the runs of a sweep agree on precision and attention."""
+    train: Sequence[Any] = ()
+    dev: Sequence[Any] = ()
     held: Sequence[Any] = ()
     """The fold that is left out: it stands in for dev wherever something is picked."""
 
 
 def run_experiment(
-    config: RunConfig,
-    root: Path,
-    runs: Path,
-    *,
-    device: str | None = None,
-    quiet: bool = False,
-    force: bool = False,
-    on_score: OnScore | None = None,
-    series: Path | None = None,
-    wait: bool | None = True,
-    family: Family | None = None,
-) -> Run:
+    config: RunConfig, root: Path, runs: Path, *, device: str | None = None, quiet: bool = False, force: bool = False,
+    on_score: OnScore | None = None, series: Path | None = None, wait: bool | None = True, family: Family | None = None,
+) -> Run:  # fmt: skip
     """Train, keep the best, predict, score; a finished run is returned, an unfinished one goes on.
 
     A run that another process has is waited for, or not; None says that the caller has its lock already. A family
     with something of the caller's own stands in for that of the model's name.
     """
+    job = planned(config, root, runs, family, force=force)
+    job = replace(job, device=device, quiet=quiet, on_score=on_score, series=series)
+    if not force and agreed(job.run.is_finished and not job.run.leftovers(), device):
+        return job.run
+    checked_family(job.config, job.task)  # before anything is removed or read
+    with owned_by_first(job.run.path, wait=wait, on_note=(lambda line: None) if quiet else say):
+        if is_first():
+            job.run.sweep_out()
+        if force or not agreed(job.run.is_finished, device):  # or has been finished meanwhile
+            carry_out(loaded(job, root))
+    return job.run
+
+
+def planned(config: RunConfig, root: Path, runs: Path, family: Family | None, *, force: bool) -> Job:
+    """The run of a config, by what its results depend on; an unfinished one goes on as it was started."""
     started, task = time.perf_counter(), get_task(config.task)
     hashes = find.data_hashes(task, root)
     identity = identity_of(config, hashes)
     config = config if force else as_started(runs, config, identity)
+    run, chosen = Run(run_path(runs, config, identity)), family or family_of(config.model)
     task = replace(task, halves=config.train.halves)
-    run = Run(run_path(runs, config, identity))
-    if not force and _agreed(run.is_finished and not run.leftovers(), device):
-        return run
-    checked = checked_family(config, task)  # before anything is removed or read
-    with _owned(run, wait, quiet):
-        if not force and _agreed(run.is_finished, device):  # or has been finished meanwhile
-            return run
-        train, dev = (find.load(task, split, root) for split in ("train", "dev"))
-        train, model = train[: config.limit or None], identity.get("model")
-        train, held = parted(task, train, config.folds, config.fold) if config.folds else (train, [])
-        chosen = family or checked
-        carry_out(
-            Job(
-                config,
-                task,
-                chosen,
-                train,
-                dev,
-                run,
-                hashes,
-                device,
-                quiet,
-                on_score,
-                series,
-                model,
-                started,
-                force,
-                held,
-            )
-        )
-    return run
+    return Job(config, task, chosen, run, hashes, identity.get("model"), started, force=force)
+
+
+def loaded(job: Job, root: Path) -> Job:
+    """The job with its examples."""
+    config, (train, dev) = job.config, (find.load(job.task, split, root) for split in ("train", "dev"))
+    check_weights(config, train)
+    train = train[: config.limit or None]
+    train, held = parted(job.task, train, config.folds, config.fold) if config.folds else (train, [])
+    train = augmented(job.task, train, config.train.augment, config.seed)  # behind the folds: it follows its origin
+    return replace(job, train=train, dev=dev, held=held)
 
 
 def carry_out(job: Job) -> None:
@@ -124,7 +114,7 @@ def carry_out(job: Job) -> None:
                 job.run.write_predictions("fold", answers_of_fold)
             model.save(job.run.path / "model")
             finish(job, fitted)
-        _agreed(True, job.device)  # nobody leaves before all is written
+        agreed(True, job.device)  # nobody leaves before all is written
     except DanseoError as error:
         if not job.run.is_finished:  # an earlier run that --force has not removed yet has not failed
             job.run.fail(str(error))
@@ -188,19 +178,27 @@ def finish(job: Job, fitted: Fitted) -> None:
     scores = score_halves(job.task, job.dev, answers, "fold" if job.held else job.config.train.select_on)
     surroundings = environment(job.hashes, fitted.device, fitted.seconds) | dict(fitted.surroundings)
     surroundings |= {"family": job.family.name, "model": model_facts(job)}
+    surroundings |= {"made_examples": made} if (made := made_counts(job.train)) else {}
     took = round(time.perf_counter() - job.started, 3)
     job.run.write_json("environment.json", surroundings | {"wall_seconds": took})
     job.run.write_json("scores.json", scores | dict(fitted.facts))
     job.run.tidy()
 
 
+def check_weights(config: RunConfig, train: Sequence[Any]) -> None:
+    """Refuse weights of examples that are not there."""
+    if config.train.example_weights:
+        known_weights(Path(config.train.example_weights), [example.guid for example in train])
+
+
 def identity_of(config: RunConfig, hashes: dict[str, str]) -> dict[str, str]:
     """What the run's results depend on besides its settings."""
-    folder = Path(family_of(config.model).place(config.model))
-    own = get_task(config.task).own
+    folder = folder_of(family_of(config.model).location(config.model))
+    own, weights = get_task(config.task).own, config.train.example_weights
     return {
         **hashes,
-        **({"model": folder_identity(folder)} if folder.is_dir() else {}),
+        **({"train.example_weights": content_sha256(Path(weights))} if weights else {}),  # wherever the file is
+        **({"model": folder_identity(folder)} if folder else {}),
         **({"task": own.identity} if own else {}),
     }
 
@@ -210,22 +208,9 @@ def model_facts(job: Job) -> dict[str, str]:
     model = job.config.model
     if not job.model:
         return {"name": model_name(model)}
-    place = job.family.place(model)
-    folder = str(Path(place).resolve())
-    return {"name": model_name(model.removesuffix(place) + folder), "sha256": job.model}
-
-
-@contextmanager
-def _owned(run: Run, wait: bool | None, quiet: bool) -> Iterator[None]:
-    """The run for this process, or for the first of several, which do not wait; leftovers of a kill go."""
-    is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
-    note = (lambda line: None) if quiet else say
-    with ExitStack() as stack:
-        if wait is not None and is_first():
-            stack.enter_context(owned(run.path, wait=wait and is_alone, on_note=note))
-        if is_first():
-            run.sweep_out()
-        yield
+    location = job.family.location(model)
+    folder = str(Path(location).resolve())
+    return {"name": model_name(model.removesuffix(location) + folder), "sha256": job.model}
 
 
 def is_first() -> bool:
@@ -233,7 +218,7 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _agreed(is_so: bool, device: str | None) -> bool:
+def agreed(is_so: bool, device: str | None) -> bool:
     """What the first of several processes finds, as others may not see its disk."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return is_so

@@ -27,9 +27,12 @@ PACKAGES = {
     "spacy": ("spacy", "kiwipiepy"),
     "gliner": ("gliner2", "torch", "transformers", "peft"),
     "board": ("starlette", "uvicorn"),
+    "mlflow": ("mlflow-skinny", "sqlalchemy", "alembic"),
+    "wandb": ("wandb",),
+    "trackio": ("trackio",),
 }
 """Extra -> what it installs; "" is danseo itself."""
-_MODULES = {"scikit-learn": "sklearn", "ufal.chu-liu-edmonds": "ufal.chu_liu_edmonds"}
+_MODULES = {"scikit-learn": "sklearn", "ufal.chu-liu-edmonds": "ufal.chu_liu_edmonds", "mlflow-skinny": "mlflow"}
 _BROUGHT = {"tokenizers": "transformers"}  # by another package
 
 

@@ -107,10 +107,10 @@ def parse_json(text: str, path: Path | None, line: int | None = None, remedy: st
     try:
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        place = place_of(path, line or error.lineno)
-        raise DataError(f"{place}: not valid JSON ({error.msg}, column {error.colno}); {remedy}") from None
+        location = location_of(path, line or error.lineno)
+        raise DataError(f"{location}: not valid JSON ({error.msg}, column {error.colno}); {remedy}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{place_of(path, line)}: not readable JSON ({quote(str(error))}); mend it") from None
+        raise DataError(f"{location_of(path, line)}: not readable JSON ({quote(str(error))}); mend it") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: not valid TOML ({quote(str(error), 120)}); mend it") from None
 
 
-def place_of(path: Path | None, line: int | None = None) -> str:
+def location_of(path: Path | None, line: int | None = None) -> str:
     """A file and a line of it in words, as far as they are known."""
     return ", ".join((*([str(path)] if path else []), *([f"line {line}"] if line else [])))
 
@@ -141,10 +141,10 @@ def split_of(path: Path) -> str:
     return "train" if "train" in path.name else "dev"
 
 
-def check_place(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Refuse a folder that cannot be made or written, before long work whose results would go there."""
-    places = (folder.absolute(), *folder.absolute().parents)
-    there = next(place for place in places if os.path.exists(place))  # noqa: PTH110 (Path.exists may raise)
+    folders = (folder.absolute(), *folder.absolute().parents)
+    there = next(location for location in folders if os.path.exists(location))  # noqa: PTH110 (Path.exists may raise)
     if not there.is_dir() or not os.access(there, os.W_OK):
         reason = "may not be written" if there.is_dir() else "is no folder"
         raise DataError(f"{folder} cannot be written: {there} {reason}; choose another place")
@@ -173,3 +173,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     finally:
         with suppress(OSError):
             neighbour.unlink(missing_ok=True)
+
+
+def cache_root() -> Path:
+    """$DANSEO_CACHE, else danseo's part of the user's cache folder."""
+    if own := os.environ.get("DANSEO_CACHE"):
+        return home_folder(own)
+    return home_folder(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "danseo"
+
+
+def home_folder(text: str) -> Path:
+    """A path whose ~ is the home folder."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise DataError(f"{text}: no home folder is known for it; write the path in full") from None

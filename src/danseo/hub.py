@@ -1,5 +1,6 @@
 """The Hub: whether it can be reached and has a model, known in seconds and before torch is loaded."""
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable
@@ -11,6 +12,9 @@ from typing import Any
 from danseo.errors import DanseoError, NetworkError
 from danseo.patience import Answer, patience, told, watched
 
+BOX = Path(__file__).with_name("box")
+IN_THE_BOX = ("mini",)
+"""Models that come with danseo, by the names of their folders in the box."""
 SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 WAYS = "name a local folder, or fill the cache where there is a network and set HF_HUB_OFFLINE=1"
 PORTAL = "a web page came instead; log in to the network first, then run the same command again"
@@ -23,9 +27,15 @@ def offline_switch() -> str | None:
     return next((name for name in SWITCHES if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")), None)
 
 
+def folder_of(model: str) -> Path | None:
+    """The folder that a model's name means: one in the box or the user's own; None for an id of the Hub."""
+    folder = BOX / model if model in IN_THE_BOX else Path(model)
+    return folder if folder.is_dir() else None
+
+
 def split_model_name(name: str) -> tuple[str, str | None]:
     """A Hub id and its revision: klue/roberta-base@v1; a folder has none."""
-    if Path(name).is_dir() or "@" not in name:
+    if folder_of(name) or "@" not in name:
         return name, None
     source, _, revision = name.rpartition("@")
     return source, revision
@@ -35,8 +45,8 @@ def pretrained(model: str) -> tuple[str, dict[str, Any]]:
     """The name of a model and what from_pretrained needs to know of it; a model that cannot be had is one line."""
     name, revision = split_model_name(model)
     options: dict[str, Any] = {"revision": revision or "main", "local_files_only": False}
-    if Path(name).is_dir():
-        return name, options
+    if folder := folder_of(name):
+        return str(folder), options
     if Path(name).is_file():
         raise DanseoError(f"model {name} is a file; name a checkpoint folder")
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
@@ -154,6 +164,48 @@ def download(url: str) -> tuple[Any, bytes]:
 
     response = watched(get, lambda: sum(map(len, received)), url)
     return response, b"".join(received)
+
+
+def fetched(url: str, *, hint: str = "name files of yours", missing_ok: bool = False) -> bytes:
+    """The content of a file on the Hub; with missing_ok nothing where there is none.
+
+    hf_hub_download retries a refused connection for 23 s and cannot be told not to; so only the address, headers and
+    session of its library are used, which honour HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
+    """
+    try:
+        response, content = download(url)
+    except Exception as error:  # as in reach()
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise NetworkError(f"{url} could not be fetched: {reason!r}; check the network, then {_AGAIN}") from None
+    if response.status_code == 404 and missing_ok:
+        return b""
+    _check_content(response, content, url, hint)
+    return content
+
+
+_AGAIN = "run the same command again (finished files are kept)"
+_REMEDIES = {
+    401: "access is refused; set HF_TOKEN to a valid token, or unset it",
+    403: "access is refused; set HF_TOKEN to a token that may read it, or unset it",
+    404: "there is no such file; check HF_ENDPOINT, or {hint}",
+}
+
+
+def _check_content(response: Any, content: bytes, url: str, hint: str) -> None:
+    """Refuse an answer that is no file, or only a part of it."""
+    status: int = response.status_code
+    if status != 200:
+        remedy = _REMEDIES.get(status, f"the Hub is in trouble; later {_AGAIN}").format(hint=hint)
+        raise NetworkError(f"{url}: status {status}, {remedy}")
+    headers: dict[str, str] = {}
+    for answer in (*response.history, response):  # the Hub sends size and hash with its redirection to the storage
+        headers |= {key.lower(): value for key, value in answer.headers.items()}
+    size = headers.get("x-linked-size") or ("" if "content-encoding" in headers else headers.get("content-length", ""))
+    if size.isdigit() and int(size) != len(content):
+        raise NetworkError(f"{url} broke off after {len(content)} of {size} bytes; {_AGAIN}")
+    sha256 = headers.get("x-linked-etag", "").strip('"')
+    if len(sha256) == 64 and sha256 != hashlib.sha256(content).hexdigest():
+        raise NetworkError(f"{url} arrived damaged (its hash is not the Hub's); {_AGAIN}")
 
 
 def reach(url: str) -> Any:

@@ -122,16 +122,15 @@ def resolved_table(config: "RunConfig", path: Path) -> Table:
 
 def _settings(config: Any) -> list[tuple[str, str, str]]:
     """Name, value and meaning of every setting."""
-    from danseo.config import flat, setting_help, setting_paths
-    from danseo.settings.declaring import declared
+    from danseo.settings.declaring import declared, flat, setting_help, setting_paths
 
     kind: Any = type(config)
     shown = {name: {None: "none", "": "–"}.get(value, str(value)) for name, value in flat(config).items()}
-    places = declared(kind)
+    declarations = declared(kind)
     return [
         (name, shown[name], setting_help(cls)[attribute])
         for name, (cls, attribute) in setting_paths(kind).items()
-        if not places[name].metadata.get("by_command")
+        if not declarations[name].metadata.get("by_command")
     ]
 
 

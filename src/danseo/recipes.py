@@ -5,9 +5,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from danseo.config import RunConfig, read_settings, with_settings
+from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.files import write_atomically
+from danseo.settings.values import with_settings
+from danseo.settings.written import read_settings
 from danseo.tasks import TASKS, get_task
 from danseo.tasks.task import NEWEST_HALVES, Task
 
@@ -67,9 +69,9 @@ def purpose(path: Path) -> str:
 def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
     """The file of a recipe: default, official (by the encoder's size and family), or a path of the user's."""
     if name.endswith(".toml"):
-        return settings_file(Path(name), "default", "official")
+        return settings_file(Path(name), "default", "official", "small")
     folder = recipe_folder() / name
-    task = _with_recipe(folder, get_task(task)) if name == "default" else task
+    task = _with_recipe(folder, get_task(task)) if name in ("default", "small") else task
     if not (folder / f"{task}.toml").is_file():
         known = ", ".join(sorted(path.parent.name for path in recipe_folder().glob(f"*/{task}.toml")))
         raise DanseoError(f"no recipe {name!r}; known: {known}, or the path of a .toml file")
@@ -83,19 +85,20 @@ def recipe_file(name: str, task: str, encoder: Any = None) -> Path:
 
 def _with_recipe(folder: Path, task: Task) -> str:
     """The task itself or, where it has no recipe, the first with such examples and answers."""
-    alike = [other.name for other in TASKS.values() if (other.kind, other.form) == (task.kind, task.form)]
-    alike += [other.name for other in TASKS.values() if other.kind == task.kind]
-    return next((name for name in (task.name, *alike) if (folder / f"{name}.toml").is_file()), task.name)
+    kind = "classify" if task.kind == "labels" else task.kind  # KLUE has no texts with several labels
+    related = [other.name for other in TASKS.values() if (other.kind, other.form) == (kind, task.form)]
+    related += [other.name for other in TASKS.values() if other.kind == kind]
+    return next((name for name in (task.name, *related) if (folder / f"{name}.toml").is_file()), task.name)
 
 
 def configured(task: str, model: str, recipe: str, settings: Mapping[str, Any], encoder: Any = None) -> RunConfig:
     """The config of a run: the recipe, then the given settings; task, model and recipe are as they are named here."""
     named = {"task": task, "model": model, "recipe": recipe}
-    started = {**_newest_halves(get_task(task)), **read_settings(recipe_file(recipe, task, encoder), RunConfig)}
+    started = {**newest_halves(get_task(task)), **read_settings(recipe_file(recipe, task, encoder), RunConfig)}
     return with_settings(RunConfig(task=task, model=model), {**started, **settings, **named})
 
 
-def _newest_halves(task: Task) -> dict[str, Any]:
+def newest_halves(task: Task) -> dict[str, Any]:
     """The newest rule by which dev is parted, where it makes a difference: dialogues were always kept together."""
     return {"train.halves": NEWEST_HALVES} if task.cluster and task.kind != "track" else {}
 

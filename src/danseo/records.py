@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """A text, or a pair of texts, with a label (ynat, nli), a number (sts) or a tag per character (ner)."""
+    """A text, or a pair of texts, with a label (ynat, nli), several, a number (sts) or a tag per character (ner)."""
 
     guid: str
     text: str

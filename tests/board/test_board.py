@@ -16,12 +16,15 @@ from danseo.board.app import make_app  # noqa: E402
 from danseo.board.guard import is_loopback  # noqa: E402
 from danseo.board.index import RunIndex, run_folders  # noqa: E402
 from danseo.board.live import live  # noqa: E402
-from danseo.board.serving import _bound  # noqa: E402
+from danseo.board.serving import _bound, serve_board  # noqa: E402
 from danseo.board.site import PER_PAGE, runs_page  # noqa: E402
+from danseo.board.store import RecordStore  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.recipes import configured  # noqa: E402
+from danseo.runs.index import read_record  # noqa: E402
 from danseo.runs.standing import StandingFile  # noqa: E402
+from danseo.serve.command import beside  # noqa: E402
 
 SECRET = "not for the board"
 
@@ -53,11 +56,11 @@ class Served:
 
 @pytest.fixture(scope="module")
 def folder(sample, tmp_path_factory) -> Path:
-    place = tmp_path_factory.mktemp("board")
-    runs = place / "runs"
+    folder = tmp_path_factory.mktemp("board")
+    runs = folder / "runs"
     for model in ("majority", "linear"):
         run_experiment(configured("ynat", model, "default", {}), sample, runs, quiet=True)
-    outside = place / "outside"
+    outside = folder / "outside"
     shutil.copytree(next(runs.glob("ynat--linear*")), outside / "ynat--secret")
     (outside / "secret.txt").write_text(SECRET)
     (runs / "linked").symlink_to(outside / "ynat--secret")
@@ -226,3 +229,55 @@ def test_a_folder_that_is_not_there_and_a_taken_port_are_one_line(tmp_path):
     with pytest.raises(DanseoError, match="choose another --port"):
         _bound("127.0.0.1", taken.getsockname()[1])
     taken.close()
+
+
+def test_what_was_read_is_kept_for_the_next_start(folder, tmp_path, monkeypatch):
+    store = RecordStore(tmp_path / "index.sqlite")
+    first = RunIndex(folder, None, store).snapshot()
+    read = []
+    monkeypatch.setattr("danseo.board.index.read_record", lambda run: read.append(run) or read_record(run))
+    again = RunIndex(folder, None, store).snapshot()
+    assert read == []
+    assert again.by_key == first.by_key
+    changed = folder / "ynat--running" / "error.txt"
+    changed.write_text("it broke\n")
+    try:
+        third = RunIndex(folder, None, store).snapshot()
+        assert [run.path.name for run in read] == ["ynat--running"]
+        assert third.by_key["run/ynat--running"].note == "it broke"
+    finally:
+        changed.unlink()
+    store.path.write_bytes(b"no database at all")
+    assert RunIndex(folder, None, store).snapshot().by_key == first.by_key
+    store.path.unlink()
+    assert RunIndex(folder, None, store).snapshot().by_key == first.by_key
+
+
+def test_without_room_for_the_index_the_board_goes_on(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    found = RunIndex(folder, None, RecordStore(tmp_path / "file" / "index.sqlite")).snapshot()
+    assert len(found.by_key) == 3
+    assert "the next start reads all runs again" in capsys.readouterr().err
+
+
+def test_a_model_is_tried_beside_the_board_which_still_only_shows(folder, sample):
+    with beside(next(folder.glob("ynat--linear*"))) as ready:
+        served = Served(make_app(folder, str(sample), model_address=ready.address))
+        try:
+            text = served.ask("/")[2]
+            assert f'href="{ready.address}"' in text
+            assert served.ask("/predict", "POST")[0] == 405
+            port = int(ready.address.rstrip("/").rsplit(":", 1)[1])
+            while not ready.server.started:
+                time.sleep(0.01)
+            asked = HTTPConnection("127.0.0.1", port, timeout=60)
+            asked.request("POST", "/predict", json.dumps("새 공장 착공"), {"Content-Type": "application/json"})
+            assert "answer" in json.loads(asked.getresponse().read())
+            asked.close()
+        finally:
+            served.end()
+
+
+def test_a_model_is_not_offered_to_other_machines(folder):
+    with pytest.raises(DanseoError, match="without a token"):
+        serve_board(folder, None, "0.0.0.0", 0, model=folder / "ynat--running")

@@ -9,30 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from danseo.experiment import run_experiment
-from danseo.recipes import configured
 from danseo.report.making import write_report
 from danseo.runs.standing import StandingFile
+from tests.showing import EVIL, LABELS, OWN, RUNS, TASKS, TEXT, make_runs
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if os.environ.get("DANSEO_BROWSER") != "1":
     pytest.skip("only by `make test-browser`", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api")
-EVIL = "<script>alert(1)</script>"
-TASKS = ("ynat", "sts", "nli", "ner", "re", "dp", "mrc", "wos")
+PATIENCE = 180_000  # milliseconds, for machines that are busy
 
 
 @pytest.fixture(scope="module")
 def runs(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("browser") / "runs"
-    for task in TASKS:
-        run_experiment(configured(task, "majority", "default", {}), sample, folder, quiet=True)
-    linear = run_experiment(configured("ynat", "linear", "default", {}), sample, folder, quiet=True).path
-    evil = folder / "ynat--<script>alert(1)<"
-    shutil.copytree(linear, evil)
-    config = evil / "config.toml"
-    config.write_text(config.read_text().replace('model = "linear"', f'model = "{EVIL}"'))
-    return folder
+    return make_runs(sample, tmp_path_factory.mktemp("browser") / "runs")
 
 
 @pytest.fixture(scope="module")
@@ -61,20 +49,11 @@ def board(runs: Path, sample: Path):
     thread.join(20)
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    if CHROMIUM is None:
-        pytest.fail("no chromium here; on Debian: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def tab(chromium):
     """A page that fails its test when anything complains, asks elsewhere, or opens a dialog."""
     context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
@@ -153,10 +132,28 @@ def test_a_name_with_a_script_in_it_is_a_name(tab, report, board):
     assert tab.locator("input[name=q]").input_value() == "<script>alert(2)</script>"
 
 
+def test_labels_and_texts_with_html_in_them_are_words(tab, report, board):
+    tab.goto(report)
+    for name, words in zip(OWN, ((*LABELS, TEXT), ("<b>0</b>", "<b>1</b>", TEXT)), strict=True):
+        tab.select_option("[data-go]", label=f"{name}: majority")
+        page = tab.locator(".page:not([hidden])")
+        for word in words:
+            assert page.get_by_text(word, exact=False).count() >= 1, word
+        assert page.locator("script, img, b, svg[onload]").count() == 0
+        for option in page.locator("[data-tag] option").all():
+            page.locator("[data-tag]").select_option(option.get_attribute("value"))
+            assert page.locator(".example:not([hidden])").count() >= 1
+        tab.goto(f"{board}/task/{name}")
+        tab.locator("td a").first.click()
+        assert TEXT in tab.locator("#content").text_content()
+        tab.goto(report)
+
+
 def test_dark_light_and_the_button(chromium, report):
     paper = "() => getComputedStyle(document.body).backgroundColor"
     for scheme, other in (("dark", "rgb(255, 255, 255)"), ("light", "rgb(20, 23, 26)")):
         context = chromium.new_context(color_scheme=scheme)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto(report)
         assert page.evaluate(paper) != other
@@ -168,6 +165,7 @@ def test_dark_light_and_the_button(chromium, report):
 @pytest.mark.parametrize("place", ["overview", "task-ner", "task-dp", "run-1"])
 def test_a_narrow_screen_does_not_scroll_sideways(chromium, report, place):
     context = chromium.new_context(viewport={"width": 360, "height": 700})
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(f"{report}#{place}")
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
@@ -204,15 +202,16 @@ def test_progress_moves_and_a_finished_run_comes(tab, board, runs):
     )
     StandingFile(going).write(10, 40, 5.0)
     tab.goto(f"{board}/runs")
-    tab.wait_for_selector("#live progress", timeout=20_000)
+    tab.wait_for_selector("#live progress", timeout=PATIENCE)
     assert tab.locator("#live progress").get_attribute("value") == "25"
     StandingFile(going).write(30, 40, 15.0)
-    tab.wait_for_selector("#live progress[value='75']", timeout=20_000)
+    tab.wait_for_selector("#live progress[value='75']", timeout=PATIENCE)
     for name in ("environment.json", "scores.json"):
         shutil.copyfile(source / name, going / name)
     (going / "standing.json").unlink()
-    tab.wait_for_function("() => document.getElementById('live').hidden", timeout=20_000)
-    tab.wait_for_function("() => /of 11 runs|^11 of/.test(document.querySelector('.lead').textContent)", timeout=20_000)
+    tab.wait_for_function("() => document.getElementById('live').hidden", timeout=PATIENCE)
+    told = f"() => document.querySelector('.lead').textContent.startsWith('{RUNS + 1} of')"
+    tab.wait_for_function(told, timeout=PATIENCE)
     assert json.loads(tab.request.get(f"{board}/live.json").text())["running"] == []
 
 

@@ -82,8 +82,8 @@ def keep(task: Task, kept: list[Any]) -> bytes | None:
 
 def settled(task: Task, examples: list[Any], answers: list[tuple[Prediction, Any]]) -> list[tuple[Prediction, Any]]:
     """The answers to questions with a threshold fitted on the select half, as encoders do."""
-    places = in_half(task, examples, "select")
-    threshold = fitted_threshold([examples[k].gold for k in places], [answers[k][1] for k in places])
+    positions = in_half(task, examples, "select")
+    threshold = fitted_threshold([examples[k].gold for k in positions], [answers[k][1] for k in positions])
     spans = [[*listed[:-1], ("", listed[-1][1] - threshold)] for _, listed in answers]
     return [(decided(prediction.guid, listed), listed) for (prediction, _), listed in zip(answers, spans, strict=True)]
 

@@ -29,8 +29,8 @@ def members(three, sample: Path) -> dict[str, Members]:
     return {task: open_members(paths, str(sample)) for task, paths in three.items()}
 
 
-def only(members: Members, *places: int) -> Members:
-    return replace(members, listed=[members.listed[place] for place in places])
+def only(members: Members, *positions: int) -> Members:
+    return replace(members, listed=[members.listed[position] for position in positions])
 
 
 def state(prediction):
@@ -58,8 +58,8 @@ def test_the_threshold_of_no_answer_is_settled_on_the_select_half(members, metho
     """Members that are far too shy, each in its own way: their average is not."""
     found, task = members["mrc"], TASKS["mrc"]
     shy = [
-        replace(member, kept=[[*spans, ("", bar + 2 * (1 + place))] for *spans, (_, bar) in member.kept])
-        for place, member in enumerate(found.listed)
+        replace(member, kept=[[*spans, ("", bar + 2 * (1 + position))] for *spans, (_, bar) in member.kept])
+        for position, member in enumerate(found.listed)
     ]
     usual, shifted = make_blend(found, method), make_blend(replace(found, listed=shy), method)
     answers, kept = shifted(np.ones(3))
@@ -146,7 +146,7 @@ def test_characters_of_two_tokenizers():
     mean, covered = average(tables, voting, np.array([0.5, 0.5]))
     assert mean == pytest.approx(np.array(case["avg_char_probs"]), abs=1e-6)
     assert covered.all()
-    assert [labels[place] for place in mean.argmax(axis=1)] == case["argmax"]
+    assert [labels[position] for position in mean.argmax(axis=1)] == case["argmax"]
 
 
 def test_who_does_not_cover_a_character_has_no_vote():

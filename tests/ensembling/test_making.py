@@ -271,7 +271,7 @@ def test_votes_go_to_the_better_member_between_equals(three, sample, tmp_path):
 
 def test_an_ensemble_that_another_process_makes_is_left_to_it(three, sample, tmp_path):
     run = made(three["ynat"], sample, tmp_path / "first")
-    place = tmp_path / "second" / run.path.name
-    with owned(place), pytest.raises(WorkFailed, match="is being written by another process"):
-        make_ensemble(three["ynat"], str(sample), place.parent, Options(), wait=False)
-    assert not place.exists()
+    folder = tmp_path / "second" / run.path.name
+    with owned(folder), pytest.raises(WorkFailed, match="is being written by another process"):
+        make_ensemble(three["ynat"], str(sample), folder.parent, Options(), wait=False)
+    assert not folder.exists()

@@ -60,9 +60,9 @@ def test_a_better_number_than_the_predictions_have_shows(files, sample, tmp_path
 def test_other_data_than_was_answered_is_refused(files, sample, tmp_path):
     other = tmp_path / "data"
     gold = next(sample.rglob("ynat*dev*"))
-    place = other / gold.relative_to(sample)
-    place.parent.mkdir(parents=True)
-    place.write_text(gold.read_text().replace("guid", "guid ", 0) + "\n")
+    target = other / gold.relative_to(sample)
+    target.parent.mkdir(parents=True)
+    target.write_text(gold.read_text().replace("guid", "guid ", 0) + "\n")
     with pytest.raises(DanseoError, match="not the dev file"):
         verify_bundle(written(tmp_path, files), str(other))
 

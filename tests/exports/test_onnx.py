@@ -24,7 +24,7 @@ from danseo.models.families import load_model
 from danseo.models.protocol import Loading
 from danseo.tasks import TASKS
 from danseo.training.workers import Workers
-from tests.tiny import FAMILIES, assert_same_answers, quick_config, read_split, tiny_encoder
+from tests.tiny import FAMILIES, assert_same_answers, quick_config, read_split, tiny_decoder, tiny_encoder
 
 KINDS = [(task, "default") for task in TASKS] + [("ner", "official"), ("dp", "official"), ("wos", "official")]
 
@@ -63,6 +63,13 @@ def test_every_kind_answers_the_same(task: str, architecture: str, encoder, samp
     assert_same_answers(*both_ways(model, tmp_path / NETWORK, sample))
 
 
+@pytest.mark.parametrize("task", ["sts", "mrc"])
+def test_heads_that_compare_answer_the_same(task: str, encoder, sample, tmp_path) -> None:
+    config = quick_config(task, encoder, max_length=96, pooling="compare")
+    model = Encoder(config, TASKS[task], Workers("cpu"))
+    assert_same_answers(*both_ways(model, tmp_path / NETWORK, sample))
+
+
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bert"])
 def test_every_family_answers_the_same(family: str, sample: Path, tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path, sample, family, layers=1 if family != "modernbert" else 2)
@@ -86,6 +93,21 @@ def test_a_folder_is_used_without_torch(folder: Path, run) -> None:
     first, second = map(json.loads, ended.stdout.splitlines())
     assert (first["guid"], first["text"], len(first["answer"])) == ("1", "서울에 비가 왔다.", 10)
     assert (second["guid"], second["id"], second["source"]) == ("7", 7, "x")
+
+
+def test_a_folder_is_scored(run, folder: Path, sample: Path) -> None:
+    from danseo.evaluate import evaluate_run
+
+    tables = [evaluate_run(path, "dev", None, str(sample)) for path in (run.path, folder)]
+    assert [s.value for s in tables[0].scores] == [s.value for s in tables[1].scores]
+    with pytest.raises(DanseoError, match="--prior and --type-mask need the run itself"):
+        evaluate_run(folder, "dev", None, str(sample), prior="em")
+
+
+def test_decoders_are_refused_in_one_line(sample: Path, tmp_path: Path) -> None:
+    model = Encoder(quick_config("ynat", tiny_decoder(tmp_path, sample, "llama")), TASKS["ynat"], Workers("cpu"))
+    with pytest.raises(DanseoError, match="a llama body is not exported as onnx; danseo predict and danseo serve take"):
+        onnx._write_network(model, tmp_path / NETWORK)
 
 
 def test_bytes_are_smaller_and_answer(run, folder: Path, sample: Path, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 
 
 class Evil:
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __reduce__(self):
-        return Path.touch, (self.place,)
+        return Path.touch, (self.path,)
 
 
 @pytest.fixture

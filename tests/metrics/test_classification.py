@@ -25,7 +25,9 @@ from danseo.metrics.classification import (
     relation_micro_f1,
     relation_precision,
     relation_recall,
+    set_counts,
 )
+from danseo.metrics.statistic import Counts, micro_f1_or_zero
 from danseo.tasks.relation import LABELS
 
 NAMES = ("no_relation", "a", "b", "c")
@@ -40,6 +42,23 @@ def ranked(seed: int, n: int = 60, labels: tuple[str, ...] = NAMES, steps: int =
     rows = rng.dirichlet(np.ones(len(labels)), n) + [[label == gold for label in labels] for gold in golds]
     rows = np.round(rows / 2 * steps) / steps
     return golds, [dict(zip(labels, map(float, row), strict=True)) for row in rows]
+
+
+SETS = st.frozensets(st.sampled_from(NAMES))
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(SETS, SETS), min_size=1, max_size=20))
+def test_scores_of_several_labels_equal_scikit_learn(pairs):
+    golds, answers = map(list, zip(*pairs, strict=True))
+    counts = set_counts(golds, answers, NAMES)
+    sides = [[[name in row for name in NAMES] for row in side] for side in (golds, answers)]
+    there = [k for k, name in enumerate(NAMES) if any(name in g or name in a for g, a in pairs)]
+    expected = 100 * f1_score(*sides, average="macro", labels=there) if there else math.nan
+    assert counts.value() == pytest.approx(expected, nan_ok=True)
+    pooled = Counts(counts.table, micro_f1_or_zero).value()
+    assert pooled == pytest.approx(100 * f1_score(*sides, average="micro", zero_division=0.0))
 
 
 @pytest.mark.filterwarnings("ignore")

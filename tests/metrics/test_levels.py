@@ -14,10 +14,10 @@ def word_tags(text: str, spans: list) -> list[str]:
     """A tag per whitespace token."""
     tags, start = [], 0
     for word in text.split():
-        place = text.index(word, start)
-        start = place + len(word)
-        inside = next((s for s in spans or () if s[0] <= place < s[1]), None)
-        tags.append("O" if not inside else f"{'B' if inside[0] == place else 'I'}-{inside[2]}")
+        position = text.index(word, start)
+        start = position + len(word)
+        inside = next((s for s in spans or () if s[0] <= position < s[1]), None)
+        tags.append("O" if not inside else f"{'B' if inside[0] == position else 'I'}-{inside[2]}")
     return tags
 
 

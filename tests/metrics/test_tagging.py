@@ -206,7 +206,7 @@ def test_unknown_tag(tag):
 
 @pytest.mark.parametrize("types", [("PERSONNAME",), ("X-Y", "A-B"), ("인물", "장소"), ()])
 def test_types_that_are_looked_up_one_by_one(types):
-    tags = ["O", *(f"{place}-{name}" for name in types for place in "BI")]
+    tags = ["O", *(f"{position}-{name}" for name in types for position in "BI")]
     assert tag_numbers([tags], types).tolist() == list(range(len(tags)))
 
 

@@ -53,7 +53,7 @@ def flat_outputs(features, none: float = 0.0):
 
 def set_span(record, output, first: int, last: int, score: float) -> None:
     """Give a span of passage pieces that score in one window."""
-    base = record.fields["place"] - record.fields["begin"]
+    base = record.fields["position"] - record.fields["begin"]
     output["start"][base + first] = output["end"][base + last] = score / 2
 
 
@@ -88,8 +88,10 @@ def test_windows_start_where_the_official_ones_do():
 
 def test_gold_is_the_whole_answer_or_the_first_piece():
     features = toy_kind().encode([TOY], with_gold=True)
-    places = [(f.fields["start"], f.fields["end"]) for f in features]  # pieces 20 and 21, four in front of the window
-    assert places == [(0, 0), (0, 0), (14, 15), (9, 10), (4, 5), (0, 0), (0, 0)]
+    positions = [
+        (f.fields["start"], f.fields["end"]) for f in features
+    ]  # pieces 20 and 21, four in front of the window
+    assert positions == [(0, 0), (0, 0), (14, 15), (9, 10), (4, 5), (0, 0), (0, 0)]
     (none,) = toy_kind(max_length=64).encode([replace(TOY, gold=(), starts=())], with_gold=True)
     assert (none.fields["start"], none.fields["end"]) == (0, 0)
 

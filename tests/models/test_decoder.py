@@ -78,11 +78,11 @@ def test_a_sliding_window_reaches_both_ways(decoders, tmp_path: Path):
     network, kind = network_of(folder)
     near = [5, 6, 7, 8, 9, 10]
 
-    def state(ids: list[int], place: int):
+    def state(ids: list[int], position: int):
         batch = network.collate([Features(0, ids, [0] * 6)], kind, False)
         with torch.no_grad():
             masks = network.masks(batch["attention_mask"])
-            return network.model(input_ids=batch["input_ids"], attention_mask=masks).last_hidden_state[0, place]
+            return network.model(input_ids=batch["input_ids"], attention_mask=masks).last_hidden_state[0, position]
 
     changed = [*near[:-1], 11]
     assert not torch.allclose(state(near, 4), state(changed, 4), atol=1e-4)  # a neighbour, through one layer
@@ -106,8 +106,8 @@ def test_syllables_in_two_pieces_belong_to_the_first(decoders):
     text = "뷁홍길동은 😀서울에 산다"
     (cut,) = pieces.cut([text])
     assert len(cut) > len(text)  # some syllables are cut into bytes
-    owned = [place for start, end in cut.trimmed_offsets() for place in range(start, end)]
-    assert set(owned) == {place for place, letter in enumerate(text) if letter != " "}
+    owned = [position for start, end in cut.trimmed_offsets() for position in range(start, end)]
+    assert set(owned) == {position for position, letter in enumerate(text) if letter != " "}
     starts = [start for start, end in cut.trimmed_offsets() if end > start]
     assert starts == sorted(starts)
 
@@ -194,7 +194,7 @@ def test_adapters_go_on_from_their_checkpoint_bit_for_bit(sample: Path, tmp_path
     config = quick_config("re", decoders["gemma3_text"], lora=4, limit=16, epochs=2, lora_dropout=0.1)
     with pytest.raises(Killed):
         run_experiment(config, sample, tmp_path / "killed", quiet=True, on_score=stop)
-    runs = [run_experiment(config, sample, tmp_path / place, quiet=True) for place in ("killed", "whole")]
+    runs = [run_experiment(config, sample, tmp_path / position, quiet=True) for position in ("killed", "whole")]
     for file in ("adapter_model", "head", "rows"):
         one, other = ((run.path / "model" / f"{file}.safetensors").read_bytes() for run in runs)
         assert one == other
@@ -207,7 +207,7 @@ def test_frozen_weights_lie_in_half_precision_where_the_run_computes_in_it(sampl
     assert kinds == {True: torch.float32, False: torch.bfloat16}
     examples = read_split(sample, "ynat", "dev", 4)
     assert len(model.predict(examples)) == 4
-    assert model.gear.precision == "bf16"
+    assert model.mode.precision == "bf16"
 
 
 def test_a_body_that_is_gone_or_changed_is_one_line(sample: Path, tmp_path: Path):

@@ -110,7 +110,7 @@ def test_particles_keep_their_form_after_signs(sample, tmp_path):
     (record,) = kind.encode([case], with_gold=False)
     tokens = kind.pieces.tokenizer.convert_ids_to_tokens(record.ids)
     assert all(tokens[record.fields["markers"][closing] + 1].startswith("##") for closing in (1, 3))
-    assert [tokens[place] for place in record.fields["markers"]] == ["@", "@", "#", "#"]
+    assert [tokens[position] for position in record.fields["markers"]] == ["@", "@", "#", "#"]
 
 
 # What is refused
@@ -136,7 +136,7 @@ def test_a_marker_elsewhere_is_refused(shown):
     kind, examples, features = shown
 
     def shift(records):
-        records[3].fields["markers"] = tuple(place + 1 for place in records[3].fields["markers"])
+        records[3].fields["markers"] = tuple(position + 1 for position in records[3].fields["markers"])
 
     with pytest.raises(DanseoError, match=f"{examples[3].guid} lacks an entity marker"):
         check_shown(kind, examples, broken(features, shift))
@@ -210,12 +210,22 @@ def test_a_tokenizer_without_the_signs_is_refused(sample, tmp_path):
 # Rows and heads
 
 
-def test_markers_of_a_type_start_from_its_word(sample, tmp_path):
+@pytest.mark.parametrize(
+    ("markers", "word", "tokens"),
+    [
+        ("typed_entity_marker", "단체", ("<S:ORG>", "</S:ORG>", "<O:ORG>")),
+        ("klue", "주체", ("<subj>", "</subj>")),
+        ("entity_marker", "대상", ("[E2]", "[/E2]")),
+    ],
+)
+def test_markers_start_from_the_word_of_their_type_or_role(sample, tmp_path, markers, word, tokens):
     encoder = tiny_encoder(tmp_path / "bert", sample, hidden=64)
-    model = Encoder(quick_config("re", encoder, markers="typed_entity_marker"), TASKS["re"], Workers("cpu"))
+    model = Encoder(quick_config("re", encoder, markers=markers), TASKS["re"], Workers("cpu"))
     pieces, rows = model.kind.pieces, model.network.model.get_input_embeddings().weight.detach()
-    due = rows[pieces.cut(["단체"])[0].ids].mean(dim=0)
-    for token in ("<S:ORG>", "</S:ORG>", "<O:ORG>"):
+    known = [id for id in pieces.cut([word])[0].ids if id != pieces.unknown]
+    assert known, "else nothing is shown here"
+    due = rows[known].mean(dim=0)
+    for token in tokens:
         found = rows[pieces.id(token)]
         assert torch.nn.functional.cosine_similarity(found, due, dim=0) > 0.95
         assert not torch.equal(found, due)

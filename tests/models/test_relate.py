@@ -88,7 +88,7 @@ def tokens_of(pieces, record):
 def check_markers(pieces, features):
     expected = [pieces.id(marker) for marker in MARKERS]
     for record in features:
-        assert [record.ids[place] for place in record.fields["markers"]] == expected
+        assert [record.ids[position] for position in record.fields["markers"]] == expected
         assert sum(record.ids.count(marker) for marker in expected) == 4
 
 
@@ -181,14 +181,14 @@ def test_no_window_loses_a_marker_or_a_piece_that_fits():
     for _ in range(2000):
         length = int(rng.integers(4, 80))
         a, b, c, d = map(int, np.sort(rng.choice(length, 4, replace=False)))
-        places = [[a, b, c, d], [c, d, a, b], [a, d, b, c], [a, c, b, d]][rng.integers(4)]
+        positions = [[a, b, c, d], [c, d, a, b], [a, d, b, c], [a, c, b, d]][rng.integers(4)]
         budget = int(rng.integers(4, length + 1))
         if budget == length:
             continue
         ids = list(range(100, 100 + length))
-        fitted = fit_window(Marked(ids, places, [1] * 4), budget, gap=1)
-        mode, kept, new = fitted.mode, fitted.ids, fitted.places
-        assert [kept[place] for place in new] == [ids[place] for place in places], mode
+        fitted = fit_window(Marked(ids, positions, [1] * 4), budget, gap=1)
+        mode, kept, new = fitted.mode, fitted.ids, fitted.positions
+        assert [kept[position] for position in new] == [ids[position] for position in positions], mode
         assert len(kept) <= budget
         own = [piece for piece in kept if piece != 1]
         assert own == sorted(set(own))  # in order, nothing twice

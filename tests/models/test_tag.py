@@ -121,7 +121,7 @@ def test_windows_lose_nothing(trained, examples):
     assert not any(record.fields["truncated"] for record in many)
     for number in range(len(examples)):
         rows = [[r for r in records if r.example == number] for records in (one, many)]
-        decided = [sorted(p for r in row for p in r.fields["places"] if p >= 0) for row in rows]
+        decided = [sorted(p for r in row for p in r.fields["positions"] if p >= 0) for row in rows]
         assert decided[0] == decided[1]  # every piece is decided once
     assert ceiling(windows, examples) == ceiling(whole, examples)
 
@@ -130,7 +130,7 @@ def test_a_window_decides_where_it_sees_most():
     letters = "가나다라마바사아자차"
     kind = tag_kind(word_pieces("가", *(f"##{letter}" for letter in letters)), max_length=8)
     features = kind.encode([TextExample("g", letters, ())], with_gold=False)
-    assert [[p for p in record.fields["places"].tolist() if p >= 0] for record in features] == [
+    assert [[p for p in record.fields["positions"].tolist() if p >= 0] for record in features] == [
         [0, 1, 2, 3],  # of 0-5; 3-5 are shared with 3-8
         [4, 5, 6],
         [7, 8, 9],
@@ -254,9 +254,9 @@ def gold_of(text: str) -> tuple[str, ...]:
         ("미나", "PS"),
         ("藤井", "PS"),
     ):
-        place = text.find(name)
-        if place >= 0 and tags[place] == "O":
-            tags[place : place + len(name)] = [f"B-{type_}", *[f"I-{type_}"] * (len(name) - 1)]
+        position = text.find(name)
+        if position >= 0 and tags[position] == "O":
+            tags[position : position + len(name)] = [f"B-{type_}", *[f"I-{type_}"] * (len(name) - 1)]
     return tuple(tags)
 
 

@@ -183,8 +183,8 @@ def test_perfect_outputs_score_100_on_the_sample(sample: Path, family):
     features = trained.kind.encode(dev, with_gold=True)
     perfect = trained.kind.decode(dev, features, trained.kind.perfect_outputs(dev, features))
     assert measure(WOS, dev, perfect)[WOS.headline].value() == 100
-    places = [[WOS.labels.index(slot_of(item)) for item in prediction.answer] for prediction in perfect]
-    assert places == [sorted(row) for row in places]
+    positions = [[WOS.labels.index(slot_of(item)) for item in prediction.answer] for prediction in perfect]
+    assert positions == [sorted(row) for row in positions]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from danseo.config import RunConfig, parse_setting, with_settings
+from danseo.config import RunConfig
 from danseo.ensembling.soup import make_soup
 from danseo.errors import DanseoError, WorkFailed
 from danseo.evaluate import evaluate_run
@@ -19,6 +19,7 @@ from danseo.models.masked.load import MaskedModel, load_pair
 from danseo.recipes import configured
 from danseo.runs.directory import Run
 from danseo.search.space import read_space
+from danseo.settings.values import parse_setting, with_settings
 from danseo.sweeps.preparing import Options, prepare
 from danseo.sweeps.space import read_sweep
 

@@ -78,8 +78,8 @@ def test_the_schema_names_every_field_and_so_does_the_guide() -> None:
 def test_spans_have_offsets_and_the_lowest_probability() -> None:
     task, example = TASKS["ner"], TextExample("1", "김 서울", None)
     tags, table = ("B-PS", "O", "B-LC", "I-LC"), np.zeros((4, len(TASKS["ner"].labels)))
-    for place, tag, chance in ((0, "B-PS", 0.5), (2, "B-LC", 0.9), (3, "I-LC", 0.75)):
-        table[place, task.labels.index(tag)] = chance
+    for position, tag, chance in ((0, "B-PS", 0.5), (2, "B-LC", 0.9), (3, "I-LC", 0.75)):
+        table[position, task.labels.index(tag)] = chance
     record = described(task, example, Prediction("1", tags), table, with_tags=True)
     assert record["spans"] == [
         {"start": 0, "end": 1, "type": "PS", "text": "김", "confidence": 0.5},

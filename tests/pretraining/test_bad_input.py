@@ -15,7 +15,7 @@ pytest.importorskip("optuna")
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from danseo.errors import DanseoError
-from danseo.files import check_place
+from danseo.files import check_writable
 from danseo.models.scratch import SPECIALS, Size, train_tokenizer
 from danseo.pretraining.mentions import open_dataset, write_dataset
 from danseo.pretraining.packing import PackedRows, read_facts, write_packed
@@ -33,7 +33,7 @@ def saved(folder: Path, model, tokenizer) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts, checkpoints, a dataset and settings, most of them wrong."""
     folder = tmp_path_factory.mktemp("bad")
     text = documents()
@@ -135,11 +135,11 @@ def light(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"), CASES, ids=lambda value: " ".join(value[:5]) if isinstance(value, list) else ""
 )
-def test_one_line_and_nothing_left_behind(place, arguments, words, capsys, monkeypatch):
+def test_one_line_and_nothing_left_behind(workdir, arguments, words, capsys, monkeypatch):
     from danseo.cli import main
 
-    monkeypatch.chdir(place)
-    before = sorted(place.rglob("*"))
+    monkeypatch.chdir(workdir)
+    before = sorted(workdir.rglob("*"))
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     printed = capsys.readouterr()
@@ -149,27 +149,27 @@ def test_one_line_and_nothing_left_behind(place, arguments, words, capsys, monke
     assert len(complaints) == 1, printed.err
     assert words in complaints[0]
     assert "Traceback" not in printed.err
-    assert sorted(place.rglob("*")) == before
+    assert sorted(workdir.rglob("*")) == before
 
 
-def test_the_same_folder_serves_once_the_text_is_mended(place, tmp_path, capsys):
+def test_the_same_folder_serves_once_the_text_is_mended(workdir, tmp_path, capsys):
     from danseo.cli import main
 
     codes = []
     for name in ("cut.txt.gz", "good.txt"):
         with pytest.raises(SystemExit) as ended:
-            main(["pretrain", "--text", str(place / name), *SCRATCH, "--out", str(tmp_path / "out"), "--json"])
+            main(["pretrain", "--text", str(workdir / name), *SCRATCH, "--out", str(tmp_path / "out"), "--json"])
         codes.append(ended.value.code)
     assert codes == [2, 0]
     assert json.loads(capsys.readouterr().out)["steps"] == 2
 
 
-def test_a_broken_checkpoint_among_others_is_a_row(place, tmp_path, capsys):
+def test_a_broken_checkpoint_among_others_is_a_row(workdir, tmp_path, capsys):
     from danseo.cli import main
 
     options = ["--quick", "--precision", "fp32", "--device", "cpu", "--output-dir", str(tmp_path / "out"), "--json"]
     with pytest.raises(SystemExit) as ended:
-        main(["probe", str(place / "maskless"), str(place / "good"), *options])
+        main(["probe", str(workdir / "maskless"), str(workdir / "good"), *options])
     assert ended.value.code == 3
     assert [record["status"] for record in json.loads(capsys.readouterr().out)["records"]] == ["failed", "ok"]
 
@@ -185,16 +185,16 @@ def test_a_broken_checkpoint_among_others_is_a_row(place, tmp_path, capsys):
         ("dataset.json", b'{"tokenizer": "x"}', "field 'seq_len' is missing"),
     ],
 )
-def test_a_damaged_dataset_is_one_line(place, name, content, words, tmp_path):
+def test_a_damaged_dataset_is_one_line(workdir, name, content, words, tmp_path):
     from transformers import AutoTokenizer
 
-    shutil.copytree(place / "dataset", tmp_path / "dataset")
+    shutil.copytree(workdir / "dataset", tmp_path / "dataset")
     if content is None:
         (tmp_path / "dataset" / name).unlink()
     else:
         (tmp_path / "dataset" / name).write_bytes(content)
     with pytest.raises(DanseoError, match=words):
-        open_dataset(tmp_path / "dataset", AutoTokenizer.from_pretrained(place / "good"))
+        open_dataset(tmp_path / "dataset", AutoTokenizer.from_pretrained(workdir / "good"))
 
 
 def test_damaged_rows_of_the_cache_are_one_line(tmp_path):
@@ -208,14 +208,14 @@ def test_damaged_rows_of_the_cache_are_one_line(tmp_path):
 
 
 def test_places_that_can_and_cannot_be_written(tmp_path):
-    check_place(tmp_path / "new" / "deep")
-    check_place(tmp_path)
+    check_writable(tmp_path / "new" / "deep")
+    check_writable(tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(DanseoError, match="is no folder"):
-        check_place(tmp_path / "file" / "new")
+        check_writable(tmp_path / "file" / "new")
     if os.geteuid():
         tmp_path.chmod(0o500)
         with pytest.raises(DanseoError, match="may not be written"):
-            check_place(tmp_path / "new")
+            check_writable(tmp_path / "new")
         tmp_path.chmod(0o700)

@@ -10,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork  # noqa: E402
 from danseo.models.scratch import Size, train_tokenizer, wordpiece_tokenizer  # noqa: E402
@@ -22,6 +21,7 @@ from danseo.pretraining.mentions import MentionRows, mentions_of, open_dataset, 
 from danseo.pretraining.packing import PackedRows  # noqa: E402
 from danseo.pretraining.tables import coref_tables  # noqa: E402
 from danseo.runs.locks import owned  # noqa: E402
+from danseo.settings.values import parse_setting, with_settings  # noqa: E402
 from danseo.text.documents import Document  # noqa: E402
 from danseo.text.identity import tokenizer_identity  # noqa: E402
 from danseo.text.morphology import Noun  # noqa: E402
@@ -176,7 +176,7 @@ def test_a_tokenizer_is_the_same_whether_it_has_cut_texts_or_not(tokenizer):
 def test_text_that_looks_special_is_only_text(tokenizer):
     mention, (ids, marks) = row_of(tokenizer, f"[MASK] [SEP][PAD] {TEXT}")
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    assert [place for place, id in enumerate(ids.tolist()) if id in special] == np.flatnonzero(
+    assert [position for position, id in enumerate(ids.tolist()) if id in special] == np.flatnonzero(
         marks == SPECIAL
     ).tolist()
     assert tokenizer.decode(ids[marks == TARGET]) == mention.item.target
@@ -206,9 +206,9 @@ def test_the_loss_changes_when_the_target_changes(tokenizer):
 
     model = masked_model("bert", tokenizer, positions=96)
     _, (ids, marks) = row_of(tokenizer, TEXT)
-    place = np.flatnonzero(marks == TARGET)
+    position = np.flatnonzero(marks == TARGET)
     other = ids.copy()
-    other[place] = tokenizer("부산", add_special_tokens=False)["input_ids"][0]
+    other[position] = tokenizer("부산", add_special_tokens=False)["input_ids"][0]
     for objective, changes in (("target", True), ("both", True), ("mlm", False)):
         losses = [loss_of(tokenizer, model, (row, marks), objective) for row in (ids, other)]
         assert (abs(losses[0] - losses[1]) > 1e-6) is changes, objective
@@ -216,10 +216,10 @@ def test_the_loss_changes_when_the_target_changes(tokenizer):
     stock = []
     for row in (ids, other):
         holed = row.copy()
-        holed[place] = tokenizer.mask_token_id  # prepared as the old dataset was: the target is only a column
+        holed[position] = tokenizer.mask_token_id  # prepared as the old dataset was: the target is only a column
         torch.manual_seed(3)
         batch = collator([{"input_ids": holed.tolist()}])
-        assert (batch["labels"][0, place] == -100).all(), "the gap is never learned"
+        assert (batch["labels"][0, position] == -100).all(), "the gap is never learned"
         with torch.inference_mode():
             stock.append(float(model(**batch).loss))
     assert stock[0] == stock[1]
@@ -227,14 +227,14 @@ def test_the_loss_changes_when_the_target_changes(tokenizer):
 
 def test_all_pieces_of_the_mention_are_masked_and_weigh_one(tokenizer):
     _, row = row_of(tokenizer, TEXT)
-    place = np.flatnonzero(row[1] == TARGET)
+    position = np.flatnonzero(row[1] == TARGET)
     for objective in ("target", "both"):
         masked = masker(tokenizer, objective)(features(row), 0)
-        assert (masked.ids[place] == tokenizer.mask_token_id).all()
-        assert masked.places[: len(place)].tolist() == place.tolist()
-        assert (masked.labels[: len(place)] == row[0][place]).all()
-        assert (masked.weights[: len(place)] == 1).all()
-    assert len(masker(tokenizer, "target")(features(row), 0).places) == len(place)
+        assert (masked.ids[position] == tokenizer.mask_token_id).all()
+        assert masked.positions[: len(position)].tolist() == position.tolist()
+        assert (masked.labels[: len(position)] == row[0][position]).all()
+        assert (masked.weights[: len(position)] == 1).all()
+    assert len(masker(tokenizer, "target")(features(row), 0).positions) == len(position)
 
 
 def test_the_antecedent_is_never_masked_and_ordinary_gaps_have_their_weight(tokenizer):
@@ -244,23 +244,23 @@ def test_the_antecedent_is_never_masked_and_ordinary_gaps_have_their_weight(toke
     for step in range(50):
         masked = both(features(row), step)
         assert (masked.ids[kept] == row[0][kept]).all()
-        assert not set(kept) & set(masked.places)
-        others = ~np.isin(masked.places, np.flatnonzero(row[1] == TARGET))
+        assert not set(kept) & set(masked.positions)
+        others = ~np.isin(masked.positions, np.flatnonzero(row[1] == TARGET))
         assert (masked.weights[others] == 0.25).all()
-        assert (row[1][masked.places[others]] == BEGINS).all()
+        assert (row[1][masked.positions[others]] == BEGINS).all()
 
 
 def test_mlm_only_learns_everything_but_the_mention(tokenizer):
     _, row = row_of(tokenizer, TEXT)
     target = set(np.flatnonzero(row[1] == TARGET))
     only = masker(tokenizer, "mlm", mlm_probability=0.9)
-    assert not any(target & set(only(features(row), step).places) for step in range(30))
+    assert not any(target & set(only(features(row), step).positions) for step in range(30))
 
 
 def test_evaluation_asks_for_the_mention_whatever_is_learned(tokenizer):
     _, row = row_of(tokenizer, TEXT)
     asked = [
-        masker(tokenizer, objective)(features(row), None).places.tolist() for objective in ("target", "mlm", "both")
+        masker(tokenizer, objective)(features(row), None).positions.tolist() for objective in ("target", "mlm", "both")
     ]
     assert asked[0] == asked[1] == asked[2] == np.flatnonzero(row[1] == TARGET).tolist()
 

@@ -20,7 +20,7 @@ SETTINGS = (*PLAIN, "nearest=5", "held_out=0.3", "limit=37", "held_out_items=20"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text and a checkpoint."""
     folder = tmp_path_factory.mktemp("coref")
     (folder / "text.txt").write_text(documents(), "utf-8")
@@ -30,30 +30,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(place: Path, out: Path) -> list[str]:
+def command(workdir: Path, out: Path) -> list[str]:
     chosen = [f"--set={each}" for each in SETTINGS]
-    paths = [str(place / "tiny"), "--text", str(place / "text.txt"), "--out", str(out)]
+    paths = [str(workdir / "tiny"), "--text", str(workdir / "text.txt"), "--out", str(out)]
     return ["coref", *paths, "--device", "cpu", "--json", *chosen]
 
 
-def finished(place: Path, out: Path) -> Path:
+def finished(workdir: Path, out: Path) -> Path:
     """Run to the end in this process."""
     with pytest.raises(SystemExit) as ended:
-        main(command(place, out))
+        main(command(workdir, out))
     assert ended.value.code == 0
     return out
 
 
 @pytest.fixture(autouse=True)
-def cache(place, monkeypatch):
-    monkeypatch.setenv("DANSEO_CACHE", str(place / "cache"))
+def cache(workdir, monkeypatch):
+    monkeypatch.setenv("DANSEO_CACHE", str(workdir / "cache"))
 
 
 @pytest.fixture(scope="module")
-def whole(place: Path) -> Path:
+def whole(workdir: Path) -> Path:
     """One fine-tuning without interruption."""
-    os.environ["DANSEO_CACHE"] = str(place / "cache")
-    return finished(place, place / "whole")
+    os.environ["DANSEO_CACHE"] = str(workdir / "cache")
+    return finished(workdir, workdir / "whole")
 
 
 def result(run: Path) -> dict:
@@ -67,16 +67,16 @@ def files(run: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run)): path.read_bytes() for path in kept}
 
 
-def test_killed_twice_and_resumed_byte_for_byte(place, whole, tmp_path, monkeypatch):
+def test_killed_twice_and_resumed_byte_for_byte(workdir, whole, tmp_path, monkeypatch):
     """First in the midst of training and with a cold cache, then when only the last scores were missing."""
     monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "killed"
-    line = ["-m", "danseo", *command(place, out)]
+    line = ["-m", "danseo", *command(workdir, out)]
     killed_when((out / "checkpoint-10").is_dir, line)
     assert not (out / "checkpoint-18").exists()
     killed_when((out / "model").is_dir, line)
     assert not (out / "result.json").exists()
-    finished(place, out)
+    finished(workdir, out)
     mine, theirs = files(out), files(whole)
     assert {f"checkpoint-{step}/model.safetensors" for step in STEPS} < mine.keys()
     assert sorted(mine) == sorted(theirs)
@@ -90,14 +90,14 @@ def numbers(document, name: str = ""):
         for key, value in document.items():
             yield from numbers(value, f"{name}/{key}")
     elif isinstance(document, list):
-        for place, value in enumerate(document):
-            yield from numbers(value, f"{name}/{place}")
+        for workdir, value in enumerate(document):
+            yield from numbers(value, f"{name}/{workdir}")
     elif isinstance(document, float):
         yield name, document
 
 
-def test_two_processes_train_as_one(place, whole, tmp_path):
-    ended = two_processes(["-m", "danseo", *command(place, tmp_path / "two")])
+def test_two_processes_train_as_one(workdir, whole, tmp_path):
+    ended = two_processes(["-m", "danseo", *command(workdir, tmp_path / "two")])
     assert json.loads(ended.stdout)["objectives"][0]["steps"] == 18
     one, two = (dict(numbers(result(run))) for run in (whole, tmp_path / "two"))
     assert one.keys() == two.keys()

@@ -21,7 +21,7 @@ ROWS = [Features(k, np.full(16, 5), np.zeros(16), {}) for k in range(200)]
 
 def masked(features, step):
     return SimpleNamespace(
-        ids=np.full(16, 4), places=np.array([3]), labels=np.array([7]), weights=np.array([1.0], dtype=np.float32)
+        ids=np.full(16, 4), positions=np.array([3]), labels=np.array([7]), weights=np.array([1.0], dtype=np.float32)
     )
 
 

@@ -10,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.models.scratch import Size, train_tokenizer  # noqa: E402
 from danseo.pretraining.config import CorefConfig, PretrainConfig  # noqa: E402
@@ -24,6 +23,7 @@ from danseo.pretraining.tables import pretrain_tables  # noqa: E402
 from danseo.pretraining.text import in_share, stream  # noqa: E402
 from danseo.probing.items import ProbeItem, shipped_items, write_items  # noqa: E402
 from danseo.probing.overlap import Guard, Runs, text_hashes  # noqa: E402
+from danseo.settings.values import parse_setting, with_settings  # noqa: E402
 from danseo.text.documents import Document  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
 from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402

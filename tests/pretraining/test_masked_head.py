@@ -16,7 +16,7 @@ GAPS = [3, 7, 29]  # of two rows of twenty
 
 
 def gaps() -> dict[str, torch.Tensor]:
-    return {"places": torch.tensor([[3, 7], [9, 0]]), "gaps": torch.tensor([0, 1, 2])}
+    return {"positions": torch.tensor([[3, 7], [9, 0]]), "gaps": torch.tensor([0, 1, 2])}
 
 
 def attention_of(model) -> list[str]:
@@ -33,9 +33,9 @@ def test_the_head_at_some_places_is_the_head_everywhere_gathered(family, tokeniz
     with torch.inference_mode():
         whole = model(input_ids=ids, attention_mask=mask).logits
         states = hidden_states(model, ids, mask)
-        places = torch.tensor([1, 13, 25])
-        some = vocabulary_logits(model, states.flatten(0, 1)[places])
-    torch.testing.assert_close(some, whole.flatten(0, 1)[places], rtol=1e-4, atol=1e-5)
+        positions = torch.tensor([1, 13, 25])
+        some = vocabulary_logits(model, states.flatten(0, 1)[positions])
+    torch.testing.assert_close(some, whole.flatten(0, 1)[positions], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -123,10 +123,10 @@ def test_positions_begin_anew_with_every_document():
 def test_the_loss_is_that_of_the_whole_head(tokenizers):
     model = masked_model("bert", tokenizers["bert"])
     network, ids = MaskedNetwork(model), [np.arange(10, 22), np.arange(30, 36)]
-    places = [np.array([2, 5]), np.array([0, 3, 4])]
+    positions = [np.array([2, 5]), np.array([0, 3, 4])]
 
     def masker(record, step):
-        there = places[record.example]
+        there = positions[record.example]
         changed = record.ids.copy()
         changed[there] = 4
         return Masked(changed, there, record.ids[there], np.ones(len(there), dtype=np.float32))
@@ -138,7 +138,7 @@ def test_the_loss_is_that_of_the_whole_head(tokenizers):
         outputs = network(batch)
     loss, weight = kind.loss(outputs, batch)
     labels = torch.full(batch["input_ids"].shape, -100)
-    for row, there in enumerate(places):
+    for row, there in enumerate(positions):
         labels[row, there] = torch.from_numpy(ids[row][there])
     with torch.inference_mode():
         stock = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss

@@ -37,11 +37,11 @@ def test_the_share_grows_with_the_mean_length(minimum, maximum, mean, longest, s
 def test_exactly_the_share_is_chosen_and_never_a_special_piece():
     marks = np.array([SPECIAL, *[BEGINS] * 98, SPECIAL])
     for step in range(20):
-        places = chosen(marks, 0.15, rng(step), whole=False)
-        assert len(places) == len(set(places)) == 15
-        assert 0 not in places
-        assert 99 not in places
-        assert list(places) == sorted(places)
+        positions = chosen(marks, 0.15, rng(step), whole=False)
+        assert len(positions) == len(set(positions)) == 15
+        assert 0 not in positions
+        assert 99 not in positions
+        assert list(positions) == sorted(positions)
 
 
 def test_even_the_shortest_text_has_a_gap():
@@ -54,26 +54,26 @@ def test_whole_words_are_masked_whole():
     marks = np.concatenate([[SPECIAL], *([BEGINS, *[CONTINUES] * (size - 1)] for size in sizes), [SPECIAL]])
     words = np.cumsum(marks == BEGINS)
     for step in range(30):
-        places = chosen(marks, 0.2, rng(step), whole=True)
-        assert (marks[places] != SPECIAL).all()
-        for word in set(words[places]):
+        positions = chosen(marks, 0.2, rng(step), whole=True)
+        assert (marks[positions] != SPECIAL).all()
+        for word in set(words[positions]):
             whole = np.flatnonzero((words == word) & (marks != SPECIAL))
-            assert set(whole) <= set(places)
-        assert 0.2 * sizes.sum() - 1 <= len(places) < 0.2 * sizes.sum() + 5
+            assert set(whole) <= set(positions)
+        assert 0.2 * sizes.sum() - 1 <= len(positions) < 0.2 * sizes.sum() + 5
 
 
 def test_eighty_ten_ten():
     ids = np.random.default_rng(0).integers(5, 1000, 40000)
     marks = np.full(len(ids), BEGINS)
     masked = mask_text(ids, marks, 0.5, VOCABULARY, rng())
-    now = masked.ids[masked.places]
-    assert (masked.labels == ids[masked.places]).all()
+    now = masked.ids[masked.positions]
+    assert (masked.labels == ids[masked.positions]).all()
     assert (now == 4).mean() == pytest.approx(0.8, abs=0.01)
     assert (now == masked.labels).mean() == pytest.approx(0.1, abs=0.01)
     others = now[(now != 4) & (now != masked.labels)]
     assert len(others) / len(now) == pytest.approx(0.1, abs=0.01)
     assert set(others) <= set(VOCABULARY.ordinary)
-    untouched = np.setdiff1d(np.arange(len(ids)), masked.places)
+    untouched = np.setdiff1d(np.arange(len(ids)), masked.positions)
     assert (masked.ids[untouched] == ids[untouched]).all()
 
 
@@ -81,7 +81,7 @@ def test_gaps_depend_on_step_and_record_alone():
     ids, marks = np.arange(5, 205), np.full(200, BEGINS)
 
     def gaps(step: int, record: int) -> list[int]:
-        return mask_text(ids, marks, 0.15, VOCABULARY, step_generator(42, step, record)).places.tolist()
+        return mask_text(ids, marks, 0.15, VOCABULARY, step_generator(42, step, record)).positions.tolist()
 
     assert gaps(3, 9) == gaps(3, 9)
     assert len({tuple(gaps(step, record)) for step in range(5) for record in range(5)}) == 25

@@ -9,7 +9,6 @@ pytest.importorskip("kiwipiepy")
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from danseo.config import with_settings
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.scratch import SPECIALS
 from danseo.pretraining.config import PretrainConfig
@@ -18,6 +17,7 @@ from danseo.pretraining.folders import packed_folder
 from danseo.pretraining.masker import TextMasker
 from danseo.pretraining.masking import CONTINUES, SPECIAL, Vocabulary, chosen, step_generator
 from danseo.pretraining.packing import PackedRows
+from danseo.settings.values import with_settings
 from danseo.text.documents import Document
 from danseo.training.workers import Workers
 
@@ -92,8 +92,8 @@ def test_never_half_a_morpheme(name, tokenizers, request):
     several = 0
     for document, _, marks in encoded(documents(), tokenizer, "morpheme"):
         for step in range(20):
-            places = set(chosen(marks, 0.15, step_generator(1, step, 0), whole=True).tolist())
-            assert not halves(tokenizer, document.text, places), document.text
+            positions = set(chosen(marks, 0.15, step_generator(1, step, 0), whole=True).tolist())
+            assert not halves(tokenizer, document.text, positions), document.text
         several += int((marks == CONTINUES).sum())
     assert several > 20, "else nothing could be torn"
 
@@ -102,8 +102,8 @@ def test_pieces_alone_would_tear_morphemes(tokenizers):
     """What the test above forbids does happen without whole words, so it can fail."""
     torn = 0
     for document, _, marks in encoded(documents(), tokenizers["bert"], "morpheme"):
-        places = set(chosen(marks, 0.3, step_generator(1, 0, 0), whole=False).tolist())
-        torn += len(halves(tokenizers["bert"], document.text, places))
+        positions = set(chosen(marks, 0.3, step_generator(1, 0, 0), whole=False).tolist())
+        torn += len(halves(tokenizers["bert"], document.text, positions))
     assert torn > 5
 
 
@@ -121,17 +121,17 @@ def test_the_share_of_masked_pieces_is_near_fifteen_percent(tokenizers, text_fil
     masker = TextMasker(Vocabulary.of(tokenizers["bert"]), config.mask, 128, 42)
     masked = pieces = 0
     for row in PackedRows(tmp_path / "p" / "train"):
-        places = masker(row, 3).places
-        assert (row.fields["marks"][places] != SPECIAL).all()
-        masked, pieces = masked + len(places), pieces + int((row.fields["marks"] != SPECIAL).sum())
+        positions = masker(row, 3).positions
+        assert (row.fields["marks"][positions] != SPECIAL).all()
+        masked, pieces = masked + len(positions), pieces + int((row.fields["marks"] != SPECIAL).sum())
     assert 0.148 < masked / pieces < 0.165
 
 
 def test_a_unit_that_was_cut_does_not_reach_into_the_document_before_it():
     marks = np.array([SPECIAL, 1, 1, 1, SPECIAL, SPECIAL, CONTINUES, CONTINUES, SPECIAL])
     for step in range(20):
-        places = set(chosen(marks, 0.2, step_generator(1, step, 0), whole=True).tolist())
-        assert places in ({1}, {2}, {3}, {6, 7})
+        positions = set(chosen(marks, 0.2, step_generator(1, step, 0), whole=True).tolist())
+        assert positions in ({1}, {2}, {3}, {6, 7})
 
 
 def test_rows_of_another_analyser_are_made_anew(tokenizers, tmp_path, monkeypatch):

@@ -3,7 +3,6 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from danseo.config import with_settings
 from danseo.errors import DanseoError
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import encoded, pack_texts, specials_around, unit_marks
@@ -11,6 +10,7 @@ from danseo.pretraining.masking import BEGINS, CONTINUES, SPECIAL
 from danseo.pretraining.packing import PackedRows, parts_of, read_facts, read_left_out, write_packed
 from danseo.pretraining.text import stream
 from danseo.probing.items import ProbeItem
+from danseo.settings.values import with_settings
 from danseo.text.documents import Document
 
 

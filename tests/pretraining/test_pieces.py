@@ -7,13 +7,13 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("kiwipiepy")
 
-from danseo.config import parse_setting, with_settings
 from danseo.errors import DanseoError
 from danseo.models.scratch import SPECIALS, wordpiece_tokenizer
 from danseo.pretraining import pieces
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.pieces import count_words, kept_pieces, morpheme_pieces
 from danseo.pretraining.pretrain import PretrainJob, pretrain
+from danseo.settings.values import parse_setting, with_settings
 
 NOUNS = ("한국", "서울", "부산", "대학교", "도서관", "자동차", "바다", "학생")
 PARTICLES = ("은", "는", "이", "가", "을", "를", "에서", "의", "까지")

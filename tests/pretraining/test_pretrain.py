@@ -13,7 +13,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from danseo.config import parse_setting, with_settings  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.pretraining import folders  # noqa: E402
 from danseo.pretraining.config import PretrainConfig  # noqa: E402
@@ -23,6 +22,7 @@ from danseo.pretraining.pretrain import PretrainJob, check_config, pretrain  # n
 from danseo.pretraining.start import load_masked  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.runs.locks import owned  # noqa: E402
+from danseo.settings.values import parse_setting, with_settings  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
 from tests.pretraining.conftest import PLAIN, TINY, masked_model  # noqa: E402
 from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402
@@ -70,7 +70,8 @@ def test_the_loss_falls_and_checkpoints_are_where_they_should(whole):
     assert folders == sorted(f"checkpoint-{step}" for step in (4, 8, 12, 16, 20, 24))
     state = json.loads((whole / "checkpoint-8" / "trainer_state.json").read_text("utf-8"))
     assert state["global_step"] == 8
-    assert state["epoch"] == pytest.approx(8 / json.loads((whole / "schedule.json").read_text())["steps_per_epoch"])
+    steps = json.loads((whole / "schedule.json").read_text())["steps_per_epoch"]
+    assert state["epoch"] == pytest.approx(8 / steps, abs=1e-6)
     assert state["held_out_loss"] == log[1]["held_out_loss"]
     assert not (whole / "checkpoint").exists()
     assert (whole / "learning_curve.png").stat().st_size > 5000
@@ -114,6 +115,24 @@ def test_killed_and_resumed_bit_for_bit(whole, text_file, tmp_path):
     for step in (4, 8, 12, 16, 20, 24):
         mine, theirs = weights(out / f"checkpoint-{step}"), weights(whole / f"checkpoint-{step}")
         assert all(torch.equal(mine[name], theirs[name]) for name in theirs), step
+    assert losses(out) == losses(whole)
+
+
+def test_muon_from_company_goes_on_bit_for_bit(text_file, tmp_path):
+    settings = ("optimizer=muon", "embeddings=cooccurrence", "steps=12")
+    whole = trained(text_file, tmp_path / "whole", *settings).path
+    out = begun(whole, tmp_path / "stopped")
+
+    def stop(step: int, scores: dict) -> None:
+        if step == 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(text_file, out, *settings, on_score=stop)
+    assert losses(out)[-1]["step"] == 4
+    trained(text_file, out, *settings)
+    mine, theirs = weights(out / "checkpoint-12"), weights(whole / "checkpoint-12")
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
     assert losses(out) == losses(whole)
 
 
@@ -261,9 +280,9 @@ def test_bad_input_is_one_line(arguments, words, text_file, tmp_path, capsys, mo
     (tmp_path / "empty.txt").write_text(" \n\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    places = {"EMPTY": "empty.txt", "NOWHERE": "nowhere.txt", "TEXT": str(text_file), "FULL": "full"}
+    paths = {"EMPTY": "empty.txt", "NOWHERE": "nowhere.txt", "TEXT": str(text_file), "FULL": "full"}
     with pytest.raises(SystemExit) as ended:
-        main(["pretrain", *(places.get(each, each) for each in arguments)])
+        main(["pretrain", *(paths.get(each, each) for each in arguments)])
     printed = capsys.readouterr()
     assert ended.value.code == 2
     assert printed.out == ""
@@ -275,9 +294,10 @@ def test_bad_input_is_one_line(arguments, words, text_file, tmp_path, capsys, mo
 
 
 def test_the_shipped_settings_load_and_all_are_listed():
-    from danseo.config import read_settings, setting_help, setting_paths
     from danseo.pretraining.config import CorefConfig
     from danseo.recipes import recipe_folder
+    from danseo.settings.declaring import setting_help, setting_paths
+    from danseo.settings.written import read_settings
 
     for name, vocabulary in (("small", 16000), ("mini", 12000)):
         settings = read_settings(recipe_folder() / "pretrain" / f"{name}.toml", PretrainConfig)

@@ -67,10 +67,10 @@ def test_every_gap_is_masked_and_its_draw_comes_with_it(tokenizers):
     _, kind = network_of("bert", tokenizer)
     record = row(1, tokenizer, 60)
     one, again, other = (kind.masker(record, step) for step in (4, 4, 5))
-    assert (one.ids[one.places] == tokenizer.mask_token_id).all()
-    assert (record.ids[one.places] == one.labels).all()
-    assert len(one.places) == round(0.15 * 58)
-    assert one.weights.tolist() == pytest.approx([1 / 0.15] * len(one.places))
+    assert (one.ids[one.positions] == tokenizer.mask_token_id).all()
+    assert (record.ids[one.positions] == one.labels).all()
+    assert len(one.positions) == round(0.15 * 58)
+    assert one.weights.tolist() == pytest.approx([1 / 0.15] * len(one.positions))
     assert (one.draws == again.draws).all()
     assert not np.array_equal(one.draws, other.draws)
 
@@ -87,8 +87,8 @@ def test_a_packed_document_gives_what_it_gives_alone(family, tokenizers):
     with torch.inference_mode():
         packed = network(batch)
         for start, end in ((0, 40), (40, 52), (52, 83)):
-            places = batch["places"][0][: int((batch["owners"] == 0).sum())]
-            inside = ((places >= start) & (places < end)).nonzero()[:, 0]
+            positions = batch["positions"][0][: int((batch["owners"] == 0).sum())]
+            inside = ((positions >= start) & (positions < end)).nonzero()[:, 0]
             alone = network(alone_of(batch, start, end, inside))
             torch.testing.assert_close(alone["guesses"], packed["guesses"][inside], rtol=1e-3, atol=1e-4)
             torch.testing.assert_close(alone["judged"][0], packed["judged"][0, start:end], rtol=1e-3, atol=1e-4)
@@ -98,8 +98,8 @@ def test_a_packed_document_gives_what_it_gives_alone(family, tokenizers):
 def alone_of(batch: dict, start: int, end: int, inside: torch.Tensor) -> dict:
     """A document of the first row with its gaps and draws, by itself."""
     gaps = {key: batch[key][inside] for key in ("labels", "weights", "draws")}
-    places = batch["places"][:1][:, inside] - start
-    gaps |= {"places": places, "gaps": torch.arange(len(inside))}
+    positions = batch["positions"][:1][:, inside] - start
+    gaps |= {"positions": positions, "gaps": torch.arange(len(inside))}
     gaps |= {"owners": torch.zeros(len(inside), dtype=torch.long)}
     return {**gaps, **{key: batch[key][:1, start:end] for key in ("input_ids", "attention_mask", "is_text")}}
 

@@ -91,7 +91,7 @@ class Composing(FakeAnalyser):
 
 
 def _decomposed(word: Noun, text: str) -> Noun:
-    start, end = (len(unicodedata.normalize("NFD", text[:place])) for place in (word.start, word.end))
+    start, end = (len(unicodedata.normalize("NFD", text[:position])) for position in (word.start, word.end))
     return Noun(unicodedata.normalize("NFD", word.form), word.tag, start, end)
 
 

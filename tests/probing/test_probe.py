@@ -37,10 +37,10 @@ def test_the_head_at_the_mask_is_the_whole_head(family):
     model, tokenizer = tiny_pair(family)
     windows = list(Windows(tokenizer, 128).of(ITEMS[:5]))
     masked = MaskedModel(model, tokenizer)
-    for part, rows in masked.gap_logits([w.ids for w in windows], [w.place for w in windows]):
+    for part, rows in masked.gap_logits([w.ids for w in windows], [w.position for w in windows]):
         for k, row in zip(part, rows, strict=True):
             with torch.inference_mode():
-                full = model(input_ids=torch.tensor([windows[k].ids])).logits[0, windows[k].place]
+                full = model(input_ids=torch.tensor([windows[k].ids])).logits[0, windows[k].position]
             torch.testing.assert_close(row, full, atol=1e-4, rtol=1e-4)
 
 
@@ -49,7 +49,7 @@ def test_a_body_in_bytes_says_about_the_same(family, tmp_path):
     save_pair(tmp_path, tiny_pair(family))
     exact, rough = (MaskedModel.load(str(tmp_path), "cpu", precision) for precision in ("fp32", "int8"))
     windows = list(Windows(exact.tokenizer, 128).of(ITEMS[:5]))
-    inputs = [w.ids for w in windows], [w.place for w in windows]
+    inputs = [w.ids for w in windows], [w.position for w in windows]
     ((_, one),), ((_, other),) = (list(masked.gap_logits(*inputs)) for masked in (exact, rough))
     assert not torch.equal(one, other)
     assert float((one - other).abs().max()) < 0.1 * float(one.std())
@@ -62,8 +62,8 @@ def test_windows_are_centred_and_as_long_as_the_model_reads(pair):
     middle = replace(middle, span=(text.index("정부", 400), text.index("정부", 400) + 2))
     (window,) = Windows(tokenizer, 32).of([middle])
     assert len(window.ids) == 32
-    assert window.ids[window.place] == tokenizer.mask_token_id
-    assert abs(window.place - 16) <= 1
+    assert window.ids[window.position] == tokenizer.mask_token_id
+    assert abs(window.position - 16) <= 1
     assert not window.antecedent_in_window
     assert window.distance > 64
     (early,) = Windows(tokenizer, 32).of([item_of("정부는 정부" + "는 시장을 열었다." * 20, "정부", (0, 2))])
@@ -88,9 +88,9 @@ def test_a_literal_mask_in_the_text_is_only_text(pair):
 
 def test_filling_keeps_the_length(pair):
     (window,) = Windows(pair[1], 24).of([item_of("시장은 " * 40 + "정부" + "는 시장" * 40, "정부")])
-    ids, place = window.filled([7, 8, 9])
+    ids, position = window.filled([7, 8, 9])
     assert len(ids) == 24
-    assert ids[place : place + 3] == (7, 8, 9)
+    assert ids[position : position + 3] == (7, 8, 9)
     assert ids[0] == pair[1].cls_token_id
     assert ids[-1] == pair[1].sep_token_id
 
@@ -99,9 +99,9 @@ def test_the_particle_stays_inside_its_word_unless_the_old_spelling_is_named(pai
     tokenizer = pair[1]
     item = item_of("장인은 흙을 빚는다. 장인은 쉰다.", "장인")
     (natural,), (separate,) = (Windows(tokenizer, 64, spelling).of([item]) for spelling in ("natural", "separate"))
-    after = [tokenizer.convert_ids_to_tokens(window.ids[window.place + 1]) for window in (natural, separate)]
+    after = [tokenizer.convert_ids_to_tokens(window.ids[window.position + 1]) for window in (natural, separate)]
     assert after == ["##은", "은"]
-    assert natural.ids[: natural.place] == separate.ids[: separate.place]
+    assert natural.ids[: natural.position] == separate.ids[: separate.position]
     written = tokenizer(item.text[:12] + tokenizer.mask_token + item.right)["input_ids"]
     assert list(separate.ids) == written, "the mask written into the text, as it always was"
     assert Windows(tokenizer, 64).spelling == ProbeOptions().spelling == "natural"
@@ -200,10 +200,10 @@ def test_pseudo_likelihood_is_the_sum_over_pieces(family):
     assert len(word) > 1
     total = 0.0
     for k, piece in enumerate(word):
-        ids = [*window.ids[: window.place], *word[:k], *[tokenizer.mask_token_id] * (len(word) - k)]
-        ids += window.ids[window.place + 1 :]
+        ids = [*window.ids[: window.position], *word[:k], *[tokenizer.mask_token_id] * (len(word) - k)]
+        ids += window.ids[window.position + 1 :]
         with torch.inference_mode():
-            total += model(input_ids=torch.tensor([ids])).logits[0, window.place + k].log_softmax(-1)[piece].item()
+            total += model(input_ids=torch.tensor([ids])).logits[0, window.position + k].log_softmax(-1)[piece].item()
     assert scores["도서관장실"] == pytest.approx(total, abs=1e-3)
 
 
@@ -219,11 +219,11 @@ def test_a_model_that_knows_the_answer_scores_full(pair, monkeypatch):
     pieces = WordPieces(tokenizer).in_gap(items[0].target, items[0])
     masked = MaskedModel(*pair)
 
-    def knows(inputs, places, on_done=lambda n: None):
+    def knows(inputs, positions, on_done=lambda n: None):
         rows = torch.zeros(len(inputs), len(tokenizer))
-        for row, (ids, place) in enumerate(zip(inputs, places, strict=True)):
+        for row, (ids, position) in enumerate(zip(inputs, positions, strict=True)):
             done = 0
-            while done < len(pieces) - 1 and ids[place - done - 1 : place] == tuple(pieces[: done + 1]):
+            while done < len(pieces) - 1 and ids[position - done - 1 : position] == tuple(pieces[: done + 1]):
                 done += 1
             rows[row, pieces[done]] = 50.0
         yield list(range(len(inputs))), rows
@@ -272,8 +272,8 @@ def test_greedy_filling_is_left_to_right(pair):
     masked = MaskedModel(*pair)
     (window,) = Windows(pair[1], 128).of(ITEMS[:1])
     (fill,) = greedy_fills(masked, [window], [2])
-    ids, place = window.filled([fill[0], pair[1].mask_token_id])
-    assert ask(masked, [Question(ids, place + 1, top=1)])[0].top == [fill[1]]
+    ids, position = window.filled([fill[0], pair[1].mask_token_id])
+    assert ask(masked, [Question(ids, position + 1, top=1)])[0].top == [fill[1]]
 
 
 def test_the_noun_filter_is_remembered(pair, tmp_path):

@@ -18,7 +18,7 @@ from danseo.probing.command import Job, run_job
 from danseo.probing.items import shipped_items, write_items
 from danseo.probing.probe import ProbeOptions
 from danseo.probing.results import ADDED, LEGACY, csv_text, merged, read_reference
-from danseo.probing.sweep import Sweep, trained_gear
+from danseo.probing.sweep import Sweep, trained_mode
 from danseo.probing.tables import comparison
 from danseo.runs.locks import owned
 
@@ -74,7 +74,7 @@ def test_a_series_is_computed_in_one_way(training, tmp_path, monkeypatch):
     assert [(record["status"], record["dtype"], record["attention"]) for record in records] == [
         ("ok", "fp32", "own")
     ] * 2
-    other = make_sweep(tmp_path, gear=("fp32", "eager"))
+    other = make_sweep(tmp_path, mode=("fp32", "eager"))
     assert other.identity(checkpoints[0]) != sweep.identity(checkpoints[0])
     other.probe(checkpoints[0])
     summary = other.save(tmp_path, 1, "complete")
@@ -85,11 +85,11 @@ def test_a_series_is_computed_in_one_way(training, tmp_path, monkeypatch):
 def test_a_training_is_probed_as_it_computed(training, tmp_path):
     folder = tmp_path / "run" / "checkpoint-20"
     shutil.copytree(training / "checkpoint-20", folder)
-    for device, gear in (("cpu", ("fp32", "eager")), ("cuda", None)):
+    for device, mode in (("cpu", ("fp32", "eager")), ("cuda", None)):
         kept = {"precision": "fp32", "attention": "eager", "device": device}
         (folder.parent / "gear.json").write_text(json.dumps(kept))
-        assert trained_gear(Checkpoint(str(folder)), "cpu") == gear
-    assert trained_gear(Checkpoint("some/model"), "cpu") is None
+        assert trained_mode(Checkpoint(str(folder)), "cpu") == mode
+    assert trained_mode(Checkpoint("some/model"), "cpu") is None
 
 
 def test_discovery(golden, tmp_path):

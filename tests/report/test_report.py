@@ -1,5 +1,6 @@
 import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from danseo.report.pages import all_pages, mistakes_per_run
 from danseo.scoring.calibration import binned
 from danseo.scoring.slices import by_length
 from danseo.tasks import TASKS
+from tests.showing import LABELS, OWN, RUNS, TEXT
 
 np = pytest.importorskip("numpy")
 
@@ -26,7 +28,7 @@ np = pytest.importorskip("numpy")
 def report(runs, sample, tmp_path_factory) -> str:
     out = tmp_path_factory.mktemp("out") / "report.html"
     made = CliRunner().invoke(cli, ["report", str(runs), "--data", str(sample), "--out", str(out), "--json"])
-    assert json.loads(made.output)["tasks"] == ["ynat", "sts", "nli", "ner", "re", "dp", "mrc", "wos"]
+    assert json.loads(made.output)["tasks"] == [*TASKS, *OWN]
     return out.read_text()
 
 
@@ -53,17 +55,25 @@ def test_names_and_facts_with_html_in_them_are_text(report):
     assert "&lt;img src=x onerror=alert(1)&gt;" in report
 
 
+def test_labels_and_texts_with_html_in_them_are_text(report):
+    for text in (*LABELS, TEXT, "<b>0</b>"):
+        assert text not in report
+        assert escape(text) in report or escape(text).replace("&#x27;", "&#39;") in report.replace("&#34;", "&quot;")
+    assert not re.search(r"<(?:img|b|svg onload)[ >]", report.replace("<b>danseo</b>", ""))
+    assert "49" not in re.findall(r"영화 (\S+)", report)
+
+
 def test_all_links_lead_to_a_page(report):
-    places = set(re.findall(r'id="([^"]+)"', report))
+    anchors = set(re.findall(r'id="([^"]+)"', report))
     targets = set(re.findall(r'(?:href|value)="#([^"]+)"', report))
     assert targets
-    assert targets <= places
+    assert targets <= anchors
 
 
 def test_the_same_name_on_two_tasks_leads_to_two_runs(report):
     overview = report.split('id="task-ynat"')[0]
     targets = re.findall(r'<a href="#(run-\d+)">majority</a>', overview)
-    assert len(set(targets)) == len(TASKS)
+    assert len(set(targets)) == len(TASKS) + len(OWN)
 
 
 def test_every_task_has_examples_in_its_own_form(runs, sample):
@@ -84,7 +94,7 @@ def test_every_task_has_examples_in_its_own_form(runs, sample):
 def test_without_the_data_the_pages_say_so(runs, tmp_path):
     (tmp_path / "empty").mkdir()
     made = write_report([runs], tmp_path / "bare.html", str(tmp_path / "empty"))
-    assert made["runs"] == 10
+    assert made["runs"] == RUNS
     assert "name its folder with --data" in (tmp_path / "bare.html").read_text()
 
 
@@ -148,6 +158,8 @@ def test_lengths_are_quarters_and_equal_ones_stay_together(sample):
 def test_axes_have_round_numbers_and_figures_escape_names():
     assert ticks(0, 100) == [0, 20, 40, 60, 80, 100]
     assert ticks(5.0, 5.0)[0] <= 5 <= ticks(5.0, 5.0)[-1]
+    assert len(set(ticks(10.0, 10.0000001))) > 1
+    assert ticks(1, 2, whole=True) == [1, 2]
     drawn = draw(Forest(["<b>"], [(1, 2, 3)], "x"), 'say "hi"')
     assert "<b>" not in drawn
     assert "&lt;b&gt;" in drawn

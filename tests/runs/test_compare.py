@@ -8,8 +8,8 @@ import pytest
 
 from danseo.data.halves import half_of
 from danseo.errors import DanseoError
-from danseo.runs.compare import SeedSheet, compare_runs
-from danseo.scoring.tables import CompareSheet
+from danseo.runs.compare import SeedComparisonResult, compare_runs
+from danseo.scoring.tables import ComparisonResult
 from danseo.tasks import TASKS
 
 from ..ensembling.conftest import write_run
@@ -25,25 +25,25 @@ def runs(sample, tmp_path_factory) -> list[Path]:
 
 
 def test_runs_are_compared_on_the_report_half(runs, sample):
-    sheet = compare_runs(runs[:2], str(sample), rounds=200)
-    assert isinstance(sheet, CompareSheet)
+    result = compare_runs(runs[:2], str(sample), rounds=200)
+    assert isinstance(result, ComparisonResult)
     task = TASKS["nli"]
     examples = task.read(sample / task.folder / task.file("dev"))
     reported = [example for example in examples if half_of(task, example) == "report"]
-    document = sheet.as_dict()
+    document = result.as_dict()
     assert (document["n"], document["on"], document["partial"]) == (len(reported), "report", False)
     scores = json.loads((runs[0] / "scores.json").read_text())["scores"]["report"]
     assert document["scores"][scores[0]["id"]][runs[0].name] == pytest.approx(scores[0]["value"])
-    assert "report half of dev" in sheet.tables()[0].note
+    assert "report half of dev" in result.tables()[0].note
     whole = compare_runs(runs[:2], str(sample), on="dev", rounds=200)
     assert whole.as_dict()["n"] == len(examples)
     assert "SELECTED ON THE REPORTED SET" in whole.tables()[0].note
 
 
 def test_runs_over_seeds_are_two_systems(runs, sample):
-    sheet = compare_runs(runs, str(sample), over="seeds", rounds=200)
-    assert isinstance(sheet, SeedSheet)
-    document = sheet.as_dict()
+    result = compare_runs(runs, str(sample), over="seeds", rounds=200)
+    assert isinstance(result, SeedComparisonResult)
+    document = result.as_dict()
     assert {name: len(listed) for name, listed in document["runs"].items()} == {
         "tiny learning_rate=3e-05": 3,
         "tiny learning_rate=5e-05": 3,
@@ -52,7 +52,7 @@ def test_runs_over_seeds_are_two_systems(runs, sample):
     assert len(headline) == 1
     assert headline[0]["interval"][0] < headline[0]["difference"] < headline[0]["interval"][1]
     assert json.dumps(document, allow_nan=False)
-    table = sheet.tables()[1]
+    table = result.tables()[1]
     assert {"seeds needed", "± seeds"} <= set(table.columns)
     assert "p (Holm)" not in table.columns, "one test needs no correction"
 
@@ -63,12 +63,12 @@ def test_runs_that_answer_alike_are_called_identical(runs, sample, tmp_path):
         shutil.copy(run / "predictions" / "dev.jsonl", copy / "predictions" / "dev.jsonl")
     alone = compare_runs([runs[0], alike[0]], str(sample), rounds=100)
     assert [d.verdict for d in alone.comparison.differences] == ["identical answers"] * len(TASKS["nli"].metrics)
-    sheet = compare_runs([*runs[:3], *alike], str(sample), over="seeds", rounds=100)
-    for difference in sheet.differences:
+    result = compare_runs([*runs[:3], *alike], str(sample), over="seeds", rounds=100)
+    for difference in result.differences:
         assert (difference.value, difference.p, difference.needed) == (0, 1, None)
         assert difference.verdict == "identical answers"
-    assert "seeds needed" not in sheet.tables()[1].columns
-    for difference in sheet.differences:
+    assert "seeds needed" not in result.tables()[1].columns
+    for difference in result.differences:
         assert difference.low < -0.5 < 0.5 < difference.high
     other = compare_runs([*runs[:2], *alike[1:]], str(sample), over="seeds", rounds=100)
     assert not any(difference.identical for difference in other.differences)
@@ -76,9 +76,9 @@ def test_runs_that_answer_alike_are_called_identical(runs, sample, tmp_path):
 
 def test_only_the_headline_where_nothing_more_is_asked(runs, sample):
     for over in (None, "seeds"):
-        sheet = compare_runs(runs, str(sample), over=over, headline_only=True, rounds=100)
-        assert [table.title for table in sheet.tables()[1:]] == [TASKS["nli"].headline]
-        assert "--all shows 1 more metric" in sheet.tables()[0].note
+        result = compare_runs(runs, str(sample), over=over, headline_only=True, rounds=100)
+        assert [table.title for table in result.tables()[1:]] == [TASKS["nli"].headline]
+        assert "--all shows 1 more metric" in result.tables()[0].note
 
 
 def test_refusals(runs, sample, tmp_path):

@@ -12,12 +12,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danseo import files  # noqa: E402
-from danseo.config import RunConfig, flat, setting_paths, with_settings  # noqa: E402
+from danseo.config import RunConfig  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.records import Prediction  # noqa: E402
 from danseo.runs import directory  # noqa: E402
 from danseo.runs.directory import BEST, Run, fingerprint, folder_identity, run_name  # noqa: E402
-from danseo.settings.declaring import INCIDENTAL  # noqa: E402
+from danseo.settings.declaring import (  # noqa: E402
+    INCIDENTAL,
+    flat,
+    setting_paths,
+)
+from danseo.settings.values import with_settings  # noqa: E402
 
 CONFIG = RunConfig(task="ner", model="klue/roberta-base")
 DATA = {"klue-ner-v1.1_train.tsv": "aa", "klue-ner-v1.1_dev.tsv": "bb"}
@@ -305,9 +310,9 @@ def test_names_can_be_read(model, start):
     assert len(name) == len(start) + 8
 
 
-def flip(path: Path, place: int) -> None:
+def flip(path: Path, position: int) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 1
+    content[position] ^= 1
     path.write_bytes(content)
 
 

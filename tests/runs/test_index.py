@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.display.formats import formatted
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run
 from danseo.runs.index import find_runs
 from danseo.runs.layouts.listing import group_table, run_table, t_interval
+from danseo.settings.values import with_settings
 
 HEADLINE, OTHER = "ner/entity_f1@official-1", "ner/char_f1@official-1"
 SEEDS = {1: 84.0, 2: 85.0, 3: 87.0}

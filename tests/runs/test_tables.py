@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.display.formats import formatted, formatted_tables
 from danseo.display.table import Best, Second, Strong, Table, to_latex, to_markdown
 from danseo.errors import DanseoError
@@ -18,6 +18,7 @@ from danseo.runs.layouts.choose import Choice, chosen_tables
 from danseo.runs.layouts.klue import COLUMNS, PUBLISHED, klue_tables, published, size_word
 from danseo.runs.layouts.seeds import seed_tables
 from danseo.runs.layouts.sweep import sweep_table
+from danseo.settings.values import with_settings
 from danseo.tasks import TASKS
 
 from ..conftest import ROOT
@@ -61,9 +62,9 @@ def ner(entity: float, char: float) -> dict[str, float | None]:
 def study(tmp_path: Path) -> dict[str, Any]:
     """The published table of the seed study, as runs."""
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))["seed000_table"]
-    for place, seed in enumerate(golden["seeds"]):
+    for position, seed in enumerate(golden["seeds"]):
         for model, size in (("roberta-large", 3e8), ("roberta-base", 1e8), ("ENSEMBLE", 0)):
-            values = ner(golden["rows"][model]["entity"][place], golden["rows"][model]["char"][place])
+            values = ner(golden["rows"][model]["entity"][position], golden["rows"][model]["char"][position])
             if model == "ENSEMBLE":
                 options: dict[str, Any] = {"model": "ensemble-prob of a + b", "kind": "ensemble", "members": (seed,)}
             else:

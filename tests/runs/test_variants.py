@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.display.formats import compact, formatted_tables
 from danseo.display.table import Table, to_markdown
 from danseo.ensembling.making import member_models
@@ -22,6 +22,7 @@ from danseo.runs.layouts.single import run_tables
 from danseo.runs.layouts.sweep import sweep_table
 from danseo.runs.layouts.variants import label_variants
 from danseo.runs.naming import model_name, told_apart
+from danseo.settings.values import with_settings
 
 from .test_tables import finished, ner, rows_of
 

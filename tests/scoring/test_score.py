@@ -47,9 +47,9 @@ def worse(task: Task, example: Any, rng: random.Random) -> Any:
     if task.kind == "tag":
         return worse_tags(gold, rng)
     if task.kind == "parse":
-        place = rng.randrange(len(gold))
-        heads = [head for head in range(len(gold) + 1) if head != gold[place][0]]
-        return (*gold[:place], (rng.choice(heads), rng.choice(task.labels)), *gold[place + 1 :])
+        position = rng.randrange(len(gold))
+        heads = [head for head in range(len(gold) + 1) if head != gold[position][0]]
+        return (*gold[:position], (rng.choice(heads), rng.choice(task.labels)), *gold[position + 1 :])
     if task.kind == "answer":
         return rng.choice(["", gold[0][:1] + "?", "아니다"]) if gold else "아니다"
     return gold[1:] if gold and rng.random() < 0.5 else (*gold[:-1], "식당-이름-없는 집")

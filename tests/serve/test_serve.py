@@ -20,13 +20,16 @@ import uvicorn
 
 from danseo.config import RunConfig
 from danseo.experiment import run_experiment
-from danseo.models.protocol import Answers
-from danseo.predict.opening import Opened
+from danseo.exports.format import Request
+from danseo.exports.table import export
+from danseo.models.protocol import Answers, Loading
+from danseo.predict.opening import Opened, open_model
 from danseo.predict.records import schema
 from danseo.records import Prediction
 from danseo.serve.app import PAGES, Limits, make_app
 from danseo.serve.command import is_loopback
 from danseo.tasks import TASKS
+from tests.tiny import quick_config, read_split, tiny_encoder
 
 LIMITS = Limits(most_bytes=2000, most_items=5, batch=16, room=40)
 
@@ -148,6 +151,28 @@ def test_a_failing_model_fails_those_who_asked(server: Server) -> None:
     assert server.ask("/predict", "fail")[0] == 500
     assert server.ask("/predict", "비")[2]["answer"] == "비"
     assert server.ask("/health")[2]["waiting"] == 0
+
+
+def test_a_real_model_answers_a_crowd_as_it_answers_alone(sample: Path, tmp_path: Path) -> None:
+    """500 requests from 20 clients to a fine-tuned encoder in ONNX Runtime."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("torch")
+    config = quick_config("ynat", tiny_encoder(tmp_path, sample, layers=1), limit=16, max_length=32)
+    run = run_experiment(config, sample, tmp_path / "runs", quiet=True)
+    export("onnx", Request(str(run.path), str(tmp_path / "out")))
+    model = open_model(tmp_path / "out", Loading()).model
+    examples = read_split(sample, "ynat", "dev", 50)
+    alone = [prediction.answer for prediction in model.predict(examples)]
+    crowd = Server(model, Limits())
+    bodies = [{"title": examples[k % 50].text, "id": f"{k}"} for k in range(500)]
+    try:
+        with ThreadPoolExecutor(20) as clients:
+            answers = list(clients.map(lambda body: crowd.ask("/predict", body)[2], bodies))
+    finally:
+        crowd.server.should_exit = True
+        crowd.thread.join()
+    assert [answer["guid"] for answer in answers] == [body["id"] for body in bodies]
+    assert [answer["answer"] for answer in answers] == alone * 10
 
 
 def test_health_and_schema(server: Server) -> None:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from danseo.config import RunConfig, read_config, to_toml
+from danseo.config import RunConfig, read_config
 from danseo.errors import DanseoError
 from danseo.settings.declaring import flat, full_name, identifying, later, later_section, setting
 from danseo.settings.history import Removed, Renamed
 from danseo.settings.values import checked, with_settings
-from danseo.settings.written import read_kept, read_settings
+from danseo.settings.written import read_kept, read_settings, to_toml
 
 
 @dataclass(frozen=True, kw_only=True)

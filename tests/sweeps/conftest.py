@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.runs.locks import Locks
+from danseo.settings.values import with_settings
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.driver import Driver, Journal, Listed
 from danseo.sweeps.local import LocalExecutor

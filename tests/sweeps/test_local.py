@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config import flat
 from danseo.errors import DanseoError
 from danseo.runs.locks import Locks
+from danseo.settings.declaring import flat
 from danseo.sweeps import worker
 from danseo.sweeps.devices import check_device, find_devices, fitting, on_device
 from danseo.sweeps.local import LocalExecutor
@@ -104,7 +104,7 @@ def test_workers_die_with_their_parent(points, tmp_path):
     script = f"""
 import sys, time
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from danseo.config import flat
+from danseo.settings.declaring import flat
 from danseo.sweeps.local import LocalExecutor
 from danseo.sweeps.worker import Order
 executor = LocalExecutor(["cpu"], [sys.executable, {str(tmp_path / "fake.py")!r}])

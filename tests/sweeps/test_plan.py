@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.display.progress import clock_time
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
@@ -22,6 +22,7 @@ from danseo.files import write_atomically
 from danseo.runs.directory import STANDING
 from danseo.runs.index import Record, read_record
 from danseo.runs.standing import Standing
+from danseo.settings.values import with_settings
 from danseo.sweeps.board import Board
 from danseo.sweeps.clock import Clock, measured
 from danseo.sweeps.plan import Planner, Point, state_of
@@ -70,14 +71,14 @@ def test_larger_and_longer_is_expected_to_take_longer(planner, tmp_path):
 @pytest.fixture
 def trained(planner: Planner, tmp_path: Path) -> Callable[..., Point]:
     """Points of a little encoder, and of another one in a folder of the same name."""
-    for place, hidden in (("one", 32), ("two", 64)):
-        folder = tmp_path / place / "model"
+    for name, hidden in (("one", 32), ("two", 64)):
+        folder = tmp_path / name / "model"
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps({"hidden_size": hidden, "num_hidden_layers": 2}))
-        (folder / "model.safetensors").write_bytes(place.encode())
+        (folder / "model.safetensors").write_bytes(name.encode())
 
-    def point(place: str = "one", **settings: Any) -> Point:
-        config = RunConfig(task="ynat", model=str(tmp_path / place / "model"))
+    def point(name: str = "one", **settings: Any) -> Point:
+        config = RunConfig(task="ynat", model=str(tmp_path / name / "model"))
         return planner.point(with_settings(config, {"evaluations": 1, **settings}))
 
     return point

@@ -51,7 +51,8 @@ def pretend(order, run):
     return "done", ""
 
 def worker_config(order):
-    from danseo.config import RunConfig, with_settings
+    from danseo.config import RunConfig
+    from danseo.settings.values import with_settings
     return with_settings(RunConfig(task="ynat", model="majority"), order.settings)
 
 worker._run = pretend
@@ -124,11 +125,11 @@ def test_trials_are_runs_and_the_select_half_decides(danseo, sample, tmp_path):
     trials = study(runs).trials
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
     task, dev = TASKS["ynat"], load(TASKS["ynat"], "dev", sample)
-    places = in_half(task, dev, "select")
+    positions = in_half(task, dev, "select")
     values = set()
     for row in result.json["runs"]:
         predictions = read_predictions(Path(row["run"]) / "predictions" / "dev.jsonl", task, dev)
-        chosen = [dev[place] for place in places], [predictions[place] for place in places]
+        chosen = [dev[position] for position in positions], [predictions[position] for position in positions]
         values.add(measure(task, *chosen)[task.headline].value())
         assert row["score"]["value"] not in values, "what is reported is not what was searched on"
     assert {trial.value for trial in trials} == values

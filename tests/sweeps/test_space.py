@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config import flat
 from danseo.errors import DanseoError
 from danseo.recipes import recipe_folder
+from danseo.settings.declaring import flat
 from danseo.sweeps.space import Resources, read_sweep
 
 FILES = sorted((recipe_folder() / "sweeps").glob("*.toml"))
@@ -20,7 +20,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_every_ready_sweep_loads():
     counts = {path.stem: len(read_sweep(path).configs()) for path in FILES if not read_sweep(path).search}
-    assert counts == {"ner-seeds": 16, "re-models": 30, "re-study": 42}
+    assert counts == {"ner-seeds": 16, "re-models": 30, "re-study": 63}
     (search,) = [read_sweep(path).search for path in FILES if read_sweep(path).search]
     assert search.trials == 30
     assert len(search.space) == 5

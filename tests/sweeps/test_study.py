@@ -83,13 +83,20 @@ def test_an_effect_without_an_interval_is_refused(studied, sample, tmp_path):
         ("[study]\nseeds = [1, 2]", r"\[study.changes\] needs tables"),
         ("[study]\nseeds = [1, 2]\n[study.changes]\na = {seed = 3}", "seed cannot be a change"),
         ("[study]\nseeds = [1, 2]\n[study.changes]\na = {model = 'linear'}", "changes nothing"),
-        ("folds = 3\n[study]\nseeds = [1, 2]\n[study.changes]\na = {limit = 5}", "leave folds out"),
+        ("fold = 1\n[study]\nseeds = [1, 2]\n[study.changes]\na = {limit = 5}", "leave fold out"),
+        ("[study]\nseeds = [1, 2]\n[study.changes]\na = {folds = 3, fold = 1}", "fold cannot be a change"),
         ("[study]\nseeds = [1, 2]\n[study.changes]\na = {limit = 5}\n[grid]\nlimit = [1]", "goes alone"),
     ],
 )
 def test_a_wrong_study_is_one_line(tmp_path, text, words):
     with pytest.raises(DanseoError, match=words):
         read_sweep(written(tmp_path, f'task = "re"\nmodel = "linear"\n{text}'))
+
+
+def test_a_change_that_the_recipe_has_already_is_refused(tmp_path):
+    path = written(tmp_path, 'task = "re"\nmodel = "linear"\n[study]\nseeds = [1, 2]\n[study.changes]\na = {limit = 0}')
+    with pytest.raises(DanseoError, match="a changes nothing: the base's recipe has the same"):
+        read_sweep(path).configs()
 
 
 # Folds
@@ -108,6 +115,44 @@ def test_folds_are_runs_that_an_ensemble_averages(sample, tmp_path):
     assert len(lines) == len(set(lines)) == len(read_split(sample, "re", "train"))
     ensemble = make_ensemble([run.path for run in runs], str(sample), tmp_path / "runs", Blending())
     assert len(ensemble.read_json("scores.json")["ensemble"]["members"]) == 3
+
+
+FOLDED = """
+task = "re"
+model = "linear:entities"
+limit = 80
+[study]
+seeds = [1, 2]
+[study.changes]
+"two folds" = {folds = 2}
+"""
+
+
+def test_the_folds_of_a_study_are_an_ensemble_per_seed(sample, tmp_path):
+    """Through the command line, as it is used: the sweep, then the table."""
+    import json
+
+    from click.testing import CliRunner
+
+    from danseo.cli import cli
+
+    def said(*arguments: object) -> str:
+        result = CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    runs = tmp_path / "runs"
+    said("sweep", written(tmp_path, FOLDED), "--data", sample, "--runs", runs, "--json")
+    (study,) = read_studies(runs)
+    joined = [Run(runs / name) for name in study.cells["two folds"]]
+    assert [run.kind for run in joined] == ["ensemble", "ensemble"]
+    for run, seed in zip(joined, (1, 2), strict=True):
+        members = [Run(runs / member["run"]).config for member in run.read_json("members.json")["members"]]
+        assert sorted((config.seed, config.folds, config.fold) for config in members) == [(seed, 2, 0), (seed, 2, 1)]
+    base, folded = json.loads(said("runs", runs, "--table", "ablation", "--data", sample, "--json"))
+    assert folded["effect"] == pytest.approx(folded["mean"] - base["mean"], abs=0.01)
+    assert folded["95 % interval"]
+    assert folded["runs"] == "2"
 
 
 def test_too_many_folds_end_before_anything_starts(sample, tmp_path):

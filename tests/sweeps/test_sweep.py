@@ -30,11 +30,11 @@ def wait_for(condition: Callable[[], object], seconds: float = 600) -> object:
 def owners(runs: Path) -> dict[str, int]:
     """Run -> the process that has it now."""
     found = {}
-    for place in runs.glob(".locks/*--*"):
-        numbers = sorted(int(path.name) for path in place.iterdir() if path.name.isdigit())
-        content = json.loads((place / str(numbers[-1])).read_text()) if numbers else None
+    for folder in runs.glob(".locks/*--*"):
+        numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+        content = json.loads((folder / str(numbers[-1])).read_text()) if numbers else None
         if content:
-            found[place.name] = content["pid"]
+            found[folder.name] = content["pid"]
     return found
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("gliner2")
 from danseo.errors import DanseoError, WorkFailed
 from danseo.experiment import run_experiment
 from danseo.models.families import load_model
+from danseo.models.gliner import classic as classic_module
 from danseo.models.gliner.classic import PYTHON, merged, names_words
 from danseo.models.spans import Span
 from danseo.records import TextExample
@@ -78,6 +79,31 @@ def test_what_is_missing_is_one_line(sample: Path, tmp_path: Path, classic: Path
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DanseoError, match="--span-python PATH"):
         run_experiment(config, sample, tmp_path / "runs", quiet=True)
+
+
+TALKS_BADLY = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    print(json.dumps({"ready": "0"}) if "load" in request else REPLY, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [("Loading weights…", "what is no answer"), ("[1]", "what is no answer"), ('{"spans": []}', "spans of 1 texts")],
+)
+def test_a_worker_that_answers_something_else_is_one_line(
+    reply: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    script = tmp_path / "worker.py"
+    script.write_text(TALKS_BADLY.replace("REPLY", repr(reply)), encoding="utf-8")
+    monkeypatch.setattr(classic_module, "_WORKER", script)
+    monkeypatch.setenv(PYTHON, sys.executable)
+    worker = classic_module.Worker("gliner_multi")
+    assert worker.version == "0"
+    with pytest.raises(WorkFailed, match=message):
+        worker.spans(["홍길동"], ["인물"], 0.5)
 
 
 def test_weights_that_are_no_safetensors_are_refused(sample: Path, tmp_path: Path, classic: Path):

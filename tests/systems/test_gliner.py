@@ -76,7 +76,7 @@ def test_offsets_are_those_of_the_text(checkpoint: Path, text: str):
     assert normalize("NFC", "".join(word for word, _, _ in words)) == normalize("NFC", "".join(text.split()))
     model = Gliner(quick_config("ner", f"gliner:{checkpoint}"), NER, Workers("cpu"))
     model.thresholds = dict.fromkeys(model.thresholds, 0.0)
-    borders = {0, len(text), *(place for _, start, end in words for place in (start, end))}
+    borders = {0, len(text), *(position for _, start, end in words for position in (start, end))}
     (spans,) = model._found([TextExample("a", text, ())])
     assert all(span.start in borders and span.end in borders for span in spans)
     (answer,) = model.predict([TextExample("a", text, ())])

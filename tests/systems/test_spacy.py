@@ -75,8 +75,6 @@ def test_a_run_is_whole_and_its_model_answers_the_same(trained, sample: Path):
 def test_the_saved_pipeline_is_an_ordinary_one(trained):
     code = f"""
 import danseo, spacy
-from danseo.models.spacy.tokens import register
-register()
 print(spacy.load({str(trained.path / "model")!r})("홍길동은 서울에 갔다.").text)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -95,6 +93,12 @@ def test_a_pipeline_that_is_there_is_scored_by_its_label_map(sample: Path, tmp_p
     run = run_experiment(named, sample, tmp_path / "runs", quiet=True)
     (found,) = load_model(run).predict([TextExample("a", "홍길동 서울", ())])
     assert found.answer == ("B-PS", "I-PS", "I-PS", "O", "B-LC", "I-LC")
+    ruler.add_patterns([{"label": "GPE", "pattern": "부산"}])
+    nlp.to_disk(tmp_path / "ruler")  # the same place, another pipeline
+    other = run_experiment(named, sample, tmp_path / "runs", quiet=True)
+    assert other.path != run.path
+    hashes = [each.read_json("environment.json")["model"]["sha256"] for each in (run, other)]
+    assert hashes[0] != hashes[1]
 
 
 @pytest.mark.parametrize(

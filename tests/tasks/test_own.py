@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import danseo as python
 from danseo.cli import cli
 from danseo.data.find import load
 from danseo.data.guessing import describe_files
@@ -77,8 +78,8 @@ def write_relations(path: Path, count: int, seed: int) -> None:
         first, second = text.split()[0], "영화"
         entity = {"start": 0, "end": len(first), "type": "MOOD"}
         relation = "none" if number % 3 == 0 else label
-        place = {"start": text.index(second), "end": text.index(second) + 2}
-        rows.append({"sentence": text, "subj": entity, "obj": place, "label": relation})
+        position = {"start": text.index(second), "end": text.index(second) + 2}
+        rows.append({"sentence": text, "subj": entity, "obj": position, "label": relation})
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "utf-8")
 
 
@@ -87,9 +88,11 @@ def write_trees(path: Path, count: int, seed: int) -> None:
     for number, (text, label) in enumerate(sentences(count, seed), 1):
         lines.append(f"# sent_id = s{number}")
         words = text.split()
-        for place, word in enumerate(words, 1):
-            head, relation = (place + 1, "amod" if label == "부정" else "nmod") if place < len(words) else (0, "root")
-            lines.append(f"{place}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_")
+        for position, word in enumerate(words, 1):
+            head, relation = (
+                (position + 1, "amod" if label == "부정" else "nmod") if position < len(words) else (0, "root")
+            )
+            lines.append(f"{position}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_")
         lines.append("")
     path.write_text("\n".join(lines), "utf-8")
 
@@ -199,6 +202,28 @@ def test_candidates_are_chosen_from(danseo, folder):
     (folder / "chosen.jsonl").write_text('{"context": "좋은 영화", "a": "멋진", "b": "싫은"}\n', "utf-8")
     answer = json.loads(danseo("predict", runs[1], "chosen.jsonl"))
     assert answer["answer"] == max(answer["probabilities"], key=answer["probabilities"].get)
+    danseo("export", runs[1], "--to", "onnx", "--out", "choosing")
+    again = json.loads(danseo("predict", "choosing", "chosen.jsonl"))
+    assert again["probabilities"] == pytest.approx(answer["probabilities"], abs=1e-4)
+    scores = [
+        json.loads(danseo("eval", position, "--json"))["scores"][0]["value"] for position in (runs[1], "choosing")
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_sweeps_searches_and_python_take_a_task_file(danseo, folder):
+    danseo("data", "describe", "review_train.csv", "review_dev.csv", "--out", "studied.toml")
+    (folder / "grid.toml").write_text('task = "studied.toml"\n[grid]\nmodel = ["majority", "linear"]\n', "utf-8")
+    assert "linear" in danseo("sweep", "grid.toml")
+    (folder / "space.toml").write_text("weight_decay = [0.0, 0.1]\n", "utf-8")
+    search = ["--space", "space.toml", "--trials", "1", "--storage", "sqlite:///study.db"]
+    assert "classify/macro_f1@1" in danseo("tune", "train", "studied.toml", *encoder(3), *search)
+    assert "studied" in danseo("doctor", "studied.toml")
+    run = python.train("studied.toml", "linear")
+    assert [answer.answer for answer in run.predict([{"리뷰": "훌륭한 멋진 영화"}])] == ["아주 긍정"]
+    dev = python.load("studied.toml", "dev")
+    assert python.score("studied.toml", dev, [example.gold for example in dev]).value == 100
+    assert len(python.compare(run, python.train("studied.toml", "majority")).differences) == 2
 
 
 OTHER = ROOT.parent / "shared" / "data"
@@ -305,7 +330,7 @@ def test_the_same_content_twice_and_klue_names_are_refused(tmp_path):
 def test_describing_tells_encodings_apart(folder, tmp_path):
     text = describe_files([folder / "review_train.csv"], tmp_path / "a.toml")
     assert 'encoding = "cp949"' in text
-    assert "dev = 0.1" in text
+    assert "dev = 0.2" in text, "a tenth of so few rows would say too little"
     (tmp_path / "mixed.csv").write_bytes("text,label\n가,A\n".encode() + b"\xff\xfe,B\n")
     with pytest.raises(DanseoError, match="line 3: neither UTF-8 nor CP949"):
         describe_files([tmp_path / "mixed.csv"], tmp_path / "b.toml")

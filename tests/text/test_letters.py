@@ -159,8 +159,8 @@ def test_what_looks_special_is_ordinary_text(pieces, text):
         assert not forbidden & set(cut.ids), cut.tokens
         spans = [span for span in cut.trimmed_offsets() if span[0] < span[1]]
         assert spans == sorted(spans)
-        seen = {place for start, end in spans for place in range(start, end)}
-        assert seen == {place for place, character in enumerate(cut.text) if character != " "}, "nothing is lost"
+        seen = {position for start, end in spans for position in range(start, end)}
+        assert seen == {position for position, character in enumerate(cut.text) if character != " "}, "nothing is lost"
         joined = pieces.join(cut)
         assert [joined.ids[0], joined.ids[-1]] == [pieces.id("[CLS]"), pieces.id("[SEP]")]
         assert not forbidden & set(joined.ids[1:-1])
@@ -198,17 +198,17 @@ def test_every_kind_answers_decomposed_text_as_the_composed(encoder, sample, tas
 def check_answer(task, example, one, other):
     if task == "ner":
         assert len(other.answer) == len(decomposed(example.text))
-        place = 0
+        position = 0
         for character, tag in zip(example.text, one.answer, strict=True):
             size = len(decomposed(character))
-            assert other.answer[place : place + size] == (tag, *[tag.replace("B-", "I-")] * (size - 1))
-            place += size
+            assert other.answer[position : position + size] == (tag, *[tag.replace("B-", "I-")] * (size - 1))
+            position += size
     elif task == "mrc":
         assert normalize("NFC", other.answer) == one.answer
         assert (other.span is None) == (one.span is None)
         if one.span:
             assert decomposed(example.text)[slice(*other.span)] == other.answer
-            assert other.span == tuple(len(decomposed(example.text[:place])) for place in one.span)
+            assert other.span == tuple(len(decomposed(example.text[:position])) for position in one.span)
     else:
         assert other.answer == (pytest.approx(one.answer) if task == "sts" else one.answer)
 

@@ -63,3 +63,9 @@ def test_an_input_beyond_the_budget_goes_alone():
 
 def test_packing_nothing():
     assert packed([], SKEWED, 100) == []
+
+
+def test_packed_parts_hold_little_padding_where_that_is_asked():
+    assert packed(range(5), [9, 9, 8, 3, 2], 1000) == [[0, 1, 2, 3, 4]]
+    assert packed(range(5), [9, 9, 8, 3, 2], 1000, 3) == [[0, 1, 2], [3, 4]]
+    assert packed([], [], 1000, 3) == []

@@ -12,7 +12,7 @@ from danseo.config import HeadConfig, TrainConfig  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.models.encoder.biaffine import OfficialParser  # noqa: E402
 from danseo.models.encoder.network import Network  # noqa: E402
-from danseo.training.optim import freeze, make_optimizer, parameter_groups, rate_share, set_rates  # noqa: E402
+from danseo.training.optim import freeze, make_optimizer, orthogonal, parameter_groups, rate_share, set_rates  # noqa: E402
 from tests.tiny import FAMILIES  # noqa: E402
 
 LAYERS = 3
@@ -63,15 +63,15 @@ PARTS = {
 HEAD, ABOVE = LAYERS + 2, LAYERS + 1
 
 
-def place_of(name: str, family: str) -> int:
+def depth_of(name: str, family: str) -> int:
     """0 for embeddings, 1 to n for layers, then what lies above them, then the head; each name is only one of them."""
     parts, name = PARTS[family], name.removeprefix("model.")
-    places = [0] * name.startswith(parts.embeddings) + [ABOVE] * name.startswith(parts.above)
-    places += [HEAD] * name.startswith(parts.head)
+    depths = [0] * name.startswith(parts.embeddings) + [ABOVE] * name.startswith(parts.above)
+    depths += [HEAD] * name.startswith(parts.head)
     if name.startswith(parts.layers):
-        places.append(int(name.removeprefix(parts.layers).split(".")[0]) + 1)
-    assert len(places) == 1, name
-    return places[0]
+        depths.append(int(name.removeprefix(parts.layers).split(".")[0]) + 1)
+    assert len(depths) == 1, name
+    return depths[0]
 
 
 def network_of(family: str, auto: str = "AutoModelForSequenceClassification") -> Network:
@@ -110,13 +110,13 @@ def test_frozen_weights_stay_bit_equal_and_the_others_move(family, what):
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
     count = freeze(network, what)
     train_a_little(network, TrainConfig(learning_rate=0.01))
-    places = {name: place_of(name, family) for name in before}
-    still = {name for name, place in places.items() if place in FROZEN[what]}
+    depths = {name: depth_of(name, family) for name in before}
+    still = {name for name, depth in depths.items() if depth in FROZEN[what]}
     assert count == sum(before[name].numel() for name in still)
     moved = {name for name, parameter in network.named_parameters() if not torch.equal(parameter, before[name])}
     assert not moved & still
-    for place in set(places.values()) - FROZEN[what]:
-        assert any(places[name] == place for name in moved), f"nothing learns at depth {place}"
+    for depth in set(depths.values()) - FROZEN[what]:
+        assert any(depths[name] == depth for name in moved), f"nothing learns at depth {depth}"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -197,7 +197,7 @@ def test_each_layer_learns_at_a_share_of_the_one_above(family):
     rates = rates_of(network_of(family), TrainConfig(learning_rate=1e-3, layer_decay=0.5))
     expected = {0: 1e-3 / 8, 1: 1e-3 / 4, 2: 1e-3 / 2, 3: 1e-3, ABOVE: 1e-3, HEAD: 1e-3}
     for name, rate in rates.items():
-        assert rate == pytest.approx(expected[place_of(name, family)]), name
+        assert rate == pytest.approx(expected[depth_of(name, family)]), name
 
 
 def test_of_twelve_layers_the_top_one_learns_at_the_full_rate():
@@ -215,7 +215,7 @@ def test_of_twelve_layers_the_top_one_learns_at_the_full_rate():
 def test_the_head_has_a_rate_of_its_own(family):
     rates = rates_of(network_of(family), TrainConfig(learning_rate=1e-5, head_learning_rate=1e-3))
     for name, rate in rates.items():
-        assert rate == (1e-3 if place_of(name, family) == HEAD else 1e-5), name
+        assert rate == (1e-3 if depth_of(name, family) == HEAD else 1e-5), name
 
 
 def test_rates_follow_the_schedule_or_a_fixed_value():
@@ -260,3 +260,34 @@ def test_schedules_agree_with_the_library():
 
 def test_without_warm_up_the_first_step_has_the_peak():
     assert rate_share(0, 10, TrainConfig(warmup=0)) == 1
+
+
+# Muon
+
+
+def test_orthogonal_brings_singular_values_near_one():
+    torch.manual_seed(1)
+    for shape in ((3, 8, 8), (2, 24, 8), (2, 8, 24)):
+        values = torch.linalg.svdvals(orthogonal(torch.randn(shape)))
+        assert 0.5 < values.min() <= values.max() < 1.4
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_muon_turns_the_matrices_of_layers_and_leaves_the_rest_to_adamw(family):
+    plain, turned = network_of(family), network_of(family)
+    for network, optimizer in ((plain, "adamw"), (turned, "muon")):
+        torch.manual_seed(2)
+        train_a_little(network, TrainConfig(learning_rate=0.01, optimizer=optimizer), steps=1)
+    others = dict(plain.named_parameters())
+    differing = {name for name, weight in turned.named_parameters() if not torch.allclose(weight, others[name])}
+    matrices = {name for name, weight in others.items() if weight.ndim == 2 and 1 <= depth_of(name, family) <= LAYERS}
+    assert differing == matrices
+
+
+def test_a_step_of_muon_is_as_long_as_one_of_adamw():
+    network = network_of("bert")
+    before = {name: weight.detach().clone() for name, weight in network.named_parameters()}
+    train_a_little(network, TrainConfig(learning_rate=0.01, weight_decay=0.0, optimizer="muon"), steps=1)
+    name = next(name for name in before if name.endswith("attention.self.value.weight"))
+    size = (dict(network.named_parameters())[name] - before[name]).pow(2).mean().sqrt()
+    assert 0.1 * 0.01 < size < 0.3 * 0.01

@@ -15,19 +15,19 @@ from danseo.errors import DanseoError  # noqa: E402
 from danseo.runs.directory import Run  # noqa: E402
 from danseo.training import speed  # noqa: E402
 from danseo.training.speed import (  # noqa: E402
-    Gear,
+    ComputeMode,
     bf16_works,
-    choose_gear,
+    choose_mode,
     measured_seconds,
-    recorded_gear,
-    settled_gear,
+    recorded_mode,
+    settled_mode,
 )
 from danseo.training.workers import Workers  # noqa: E402
 from tests.tiny import FAMILIES  # noqa: E402
 from tests.training.test_optim import network_of  # noqa: E402
 
 CPU = torch.device("cpu")
-SDPA, EAGER, HALF_SDPA, HALF_EAGER = (Gear(p, a) for p in ("fp32", "bf16") for a in ("sdpa", "eager"))
+SDPA, EAGER, HALF_SDPA, HALF_EAGER = (ComputeMode(p, a) for p in ("fp32", "bf16") for a in ("sdpa", "eager"))
 TIMES = {HALF_EAGER: 1.0, HALF_SDPA: 2.0, SDPA: 3.0, EAGER: 4.0}
 
 
@@ -65,13 +65,13 @@ def fake(*known: str, inner: type[Inner] = Inner, **options):
 
 
 @pytest.fixture
-def trials(monkeypatch) -> list[Gear]:
-    """Measured times are those of the table, on a CPU that has bfloat16; the gears that were tried."""
-    tried: list[Gear] = []
+def trials(monkeypatch) -> list[ComputeMode]:
+    """Measured times are those of the table, on a CPU that has bfloat16; the modes that were tried."""
+    tried: list[ComputeMode] = []
 
-    def trial(network, gear, device):
-        tried.append(gear)
-        return TIMES[gear]
+    def trial(network, mode, device):
+        tried.append(mode)
+        return TIMES[mode]
 
     monkeypatch.setattr(speed, "_trial", trial)
     monkeypatch.setattr(speed, "_BF16_TRIAL", "")
@@ -82,51 +82,51 @@ def trials(monkeypatch) -> list[Gear]:
 # Choosing
 
 
-def test_the_fastest_gear_is_measured_once_with_a_word_and_remembered(trials, tmp_path):
+def test_the_fastest_mode_is_measured_once_with_a_word_and_remembered(trials, tmp_path):
     memory, network, notes = tmp_path / "cache" / "measured.json", fake(), []
-    assert choose_gear(network, TrainConfig(), CPU, memory, on_note=notes.append) == HALF_EAGER
+    assert choose_mode(network, TrainConfig(), CPU, memory, on_note=notes.append) == HALF_EAGER
     assert network.model.config._attn_implementation == "eager"
-    assert {gear: trials.count(gear) for gear in TIMES} == dict.fromkeys(TIMES, 4)  # a warm-up and three rounds
+    assert {mode: trials.count(mode) for mode in TIMES} == dict.fromkeys(TIMES, 4)  # a warm-up and three rounds
     assert len(notes) == 1
     assert notes[0].startswith("measuring")
     trials.clear()
     for same in (fake(), fake(inner=OtherHead)):
-        assert choose_gear(same, TrainConfig(), CPU, memory, on_note=notes.append) == HALF_EAGER
-    assert choose_gear(fake(), TrainConfig(precision="fp32"), CPU, memory) == SDPA, "the same times say this too"
+        assert choose_mode(same, TrainConfig(), CPU, memory, on_note=notes.append) == HALF_EAGER
+    assert choose_mode(fake(), TrainConfig(precision="fp32"), CPU, memory) == SDPA, "the same times say this too"
     assert trials == []
     assert len(notes) == 1
 
 
 def test_only_what_the_settings_leave_open_is_measured(trials, tmp_path):
     memory = tmp_path / "measured.json"
-    assert choose_gear(fake(), TrainConfig(precision="fp32"), CPU, memory) == SDPA
+    assert choose_mode(fake(), TrainConfig(precision="fp32"), CPU, memory) == SDPA
     assert set(trials) == {SDPA, EAGER}
     trials.clear()
     network = fake()
-    assert choose_gear(network, TrainConfig(precision="fp32", attention="eager"), CPU, memory) == EAGER
+    assert choose_mode(network, TrainConfig(precision="fp32", attention="eager"), CPU, memory) == EAGER
     assert network.model.config._attn_implementation == "eager"
     assert trials == []
 
 
-def test_little_work_takes_the_usual_gear_whatever_is_remembered(trials, tmp_path):
+def test_little_work_takes_the_usual_mode_whatever_is_remembered(trials, tmp_path):
     """So that the same command computes the same way before and after a measurement."""
     memory = tmp_path / "measured.json"
     for pieces, chosen in ((1000, SDPA), (1e12, HALF_EAGER), (1000, SDPA)):
-        assert choose_gear(fake(), TrainConfig(), CPU, memory, pieces) == chosen
-    assert choose_gear(fake("eager"), TrainConfig(), CPU, memory, 1000) == EAGER
-    assert choose_gear(fake(), TrainConfig(precision="bf16"), CPU, memory, 1000) == HALF_SDPA
+        assert choose_mode(fake(), TrainConfig(), CPU, memory, pieces) == chosen
+    assert choose_mode(fake("eager"), TrainConfig(), CPU, memory, 1000) == EAGER
+    assert choose_mode(fake(), TrainConfig(precision="bf16"), CPU, memory, 1000) == HALF_SDPA
 
 
 def test_a_cpu_without_bfloat16_does_not_try_it(trials, monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "has_bf16", lambda: False)
-    assert choose_gear(fake(), TrainConfig(), CPU, tmp_path / "measured.json") == SDPA
+    assert choose_mode(fake(), TrainConfig(), CPU, tmp_path / "measured.json") == SDPA
     assert set(trials) == {SDPA, EAGER}
 
 
 def test_a_damaged_memory_is_measured_anew(trials, tmp_path):
     memory = tmp_path / "measured.json"
     memory.write_text("{")
-    assert choose_gear(fake(), TrainConfig(), CPU, memory) == HALF_EAGER
+    assert choose_mode(fake(), TrainConfig(), CPU, memory) == HALF_EAGER
     assert trials
     assert json.loads(memory.read_text())
 
@@ -146,11 +146,11 @@ def test_the_usual_precision_is_one_that_the_device_has(monkeypatch, device, has
 @pytest.mark.parametrize("is_deaf", [False, True])
 def test_a_family_without_an_attention_does_without_it(trials, tmp_path, is_deaf):
     memory, network = tmp_path / "measured.json", fake("eager", is_deaf=is_deaf)
-    assert choose_gear(network, TrainConfig(), CPU, memory) == HALF_EAGER
-    assert {gear.attention for gear in trials} == {"eager"}
-    with pytest.raises(DanseoError, match="no sdpa attention; use attention=auto"):
-        choose_gear(network, TrainConfig(attention="sdpa"), CPU, memory)
-    with pytest.raises(DanseoError, match="no sdpa attention; use attention=auto"):
+    assert choose_mode(network, TrainConfig(), CPU, memory) == HALF_EAGER
+    assert {mode.attention for mode in trials} == {"eager"}
+    with pytest.raises(DanseoError, match="no sdpa attention here; use attention=auto"):
+        choose_mode(network, TrainConfig(attention="sdpa"), CPU, memory)
+    with pytest.raises(DanseoError, match="no sdpa attention here; use attention=auto"):
         SDPA.engage(network)
 
 
@@ -161,32 +161,32 @@ def test_every_family_computes_with_the_attention_that_is_recorded(trials, tmp_p
     for wanted in ("auto", "eager", "sdpa"):
         config, arguments = TrainConfig(attention=wanted), (CPU, tmp_path / "measured.json", pieces)
         if (family, wanted) == ("deberta-v2", "sdpa"):  # which would go on with its own
-            with pytest.raises(DanseoError, match="no sdpa attention; use attention=auto"):
-                choose_gear(network, config, *arguments)
+            with pytest.raises(DanseoError, match="no sdpa attention here; use attention=auto"):
+                choose_mode(network, config, *arguments)
             continue
-        gear = choose_gear(network, config, *arguments)
-        assert network.model.config._attn_implementation == gear.attention
-        assert wanted in ("auto", gear.attention)
+        mode = choose_mode(network, config, *arguments)
+        assert network.model.config._attn_implementation == mode.attention
+        assert wanted in ("auto", mode.attention)
 
 
 # Runs
 
 
-def test_a_run_keeps_its_gear_where_settings_and_device_allow(trials, tmp_path):
+def test_a_run_keeps_its_mode_where_settings_and_device_allow(trials, tmp_path):
     run, workers = Run(tmp_path), Workers("cpu")
-    assert settled_gear(fake(), TrainConfig(), workers, run, 1000) == SDPA
-    assert settled_gear(fake(), TrainConfig(), workers, run, 1e15) == SDPA, "as it began"
-    assert recorded_gear(run, TrainConfig(attention="sdpa"), CPU) == SDPA
-    assert recorded_gear(run, TrainConfig(attention="eager"), CPU) is None
-    assert recorded_gear(run, TrainConfig(precision="bf16"), CPU) is None
-    assert recorded_gear(run, TrainConfig(), torch.device("cuda")) is None
-    assert recorded_gear(Run(tmp_path / "other"), TrainConfig(), CPU) is None
+    assert settled_mode(fake(), TrainConfig(), workers, run, 1000) == SDPA
+    assert settled_mode(fake(), TrainConfig(), workers, run, 1e15) == SDPA, "as it began"
+    assert recorded_mode(run, TrainConfig(attention="sdpa"), CPU) == SDPA
+    assert recorded_mode(run, TrainConfig(attention="eager"), CPU) is None
+    assert recorded_mode(run, TrainConfig(precision="bf16"), CPU) is None
+    assert recorded_mode(run, TrainConfig(), torch.device("cuda")) is None
+    assert recorded_mode(Run(tmp_path / "other"), TrainConfig(), CPU) is None
 
 
 def test_a_run_that_goes_on_with_other_threads_says_so_and_keeps_both(trials, tmp_path):
     run, workers, notes = Run(tmp_path), Workers("cpu"), []
     threads = torch.get_num_threads()
-    settle = partial(settled_gear, fake(), TrainConfig(), workers, run, 1000, notes.append)
+    settle = partial(settled_mode, fake(), TrainConfig(), workers, run, 1000, notes.append)
     settle()
     assert run.read_json("gear.json")["threads"] == threads
     try:
@@ -208,14 +208,14 @@ def test_a_run_that_goes_on_with_other_threads_says_so_and_keeps_both(trials, tm
 
 
 def test_the_runs_of_a_series_compute_alike(trials, tmp_path):
-    """Little work would take the usual gear, and much the fastest; the first to choose decides for all."""
+    """Little work would take the usual mode, and much the fastest; the first to choose decides for all."""
     series, workers = tmp_path / "sweep" / "model.json", Workers("cpu")
     series.parent.mkdir()
-    settled = [settled_gear(fake(), TrainConfig(), workers, None, pieces, series=series) for pieces in (1e15, 1000)]
+    settled = [settled_mode(fake(), TrainConfig(), workers, None, pieces, series=series) for pieces in (1e15, 1000)]
     assert settled == [HALF_EAGER, HALF_EAGER]
     assert [path.name for path in series.parent.iterdir()] == ["model.json"]
     apart = tmp_path / "apart" / "model.json"
-    assert settled_gear(fake(), TrainConfig(), workers, None, 1e15, series=apart) == SDPA, "which all would take"
+    assert settled_mode(fake(), TrainConfig(), workers, None, 1e15, series=apart) == SDPA, "which all would take"
 
 
 # Measuring
@@ -224,14 +224,14 @@ def test_the_runs_of_a_series_compute_alike(trials, tmp_path):
 class Clock:
     """Time that passes only where work is done."""
 
-    def __init__(self, monkeypatch, seconds: dict[Gear, float]) -> None:
+    def __init__(self, monkeypatch, seconds: dict[ComputeMode, float]) -> None:
         self.now, self.seconds, self.tried = 0.0, seconds, []
         monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: self.now))
 
-    def trial(self, gear: Gear) -> float:
-        self.tried.append(gear)
-        self.now += self.seconds[gear]
-        return self.seconds[gear]
+    def trial(self, mode: ComputeMode) -> float:
+        self.tried.append(mode)
+        self.now += self.seconds[mode]
+        return self.seconds[mode]
 
 
 @pytest.mark.parametrize(
@@ -253,19 +253,19 @@ def test_measuring_ends_with_its_time(monkeypatch, seconds, trials, rounds):
 
 def test_one_slow_round_decides_nothing():
     times = {SDPA: [9, 1, 1, 9], EAGER: [9, 2, 2, 2]}
-    assert measured_seconds(list(times), lambda gear: times[gear].pop(0), 1e9) == {SDPA: 1, EAGER: 2}
+    assert measured_seconds(list(times), lambda mode: times[mode].pop(0), 1e9) == {SDPA: 1, EAGER: 2}
 
 
 def test_a_trial_runs_some_layers_and_leaves_all(monkeypatch, tmp_path):
     network, seen = fake(), []
 
-    def trial(network, gear, device):
+    def trial(network, mode, device):
         seen.append(list(network.model.layers))
-        return TIMES[gear]
+        return TIMES[mode]
 
     monkeypatch.setattr(speed, "_trial", trial)
     layers = network.model.layers
-    choose_gear(network, TrainConfig(precision="fp32"), CPU, tmp_path / "measured.json")
+    choose_mode(network, TrainConfig(precision="fp32"), CPU, tmp_path / "measured.json")
     assert network.model.layers is layers
     assert {tuple(map(id, each)) for each in seen} == {tuple(map(id, layers[-2:]))}
 
@@ -290,7 +290,7 @@ def test_a_process_of_its_own_finds_out_whether_bf16_kills(monkeypatch, tmp_path
 
 def test_where_bf16_kills_auto_computes_in_fp32(trials, monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "_BF16_TRIAL", "import os; os.abort()")
-    assert choose_gear(fake(), TrainConfig(), CPU, tmp_path / "measured.json") == SDPA
+    assert choose_mode(fake(), TrainConfig(), CPU, tmp_path / "measured.json") == SDPA
 
 
 @pytest.mark.parametrize(("task", "freeze"), [("ynat", "none"), ("dp", "none"), ("dp", "encoder")])
@@ -307,6 +307,6 @@ def test_a_real_network_can_be_measured(prepared, task, freeze):
 def test_every_family_is_measured_whole_and_comes_back(tmp_path, family):
     network = network_of(family)
     weights = [id(parameter) for parameter in network.parameters()]
-    gear = choose_gear(network, TrainConfig(precision="fp32"), CPU, tmp_path / "measured.json")
-    assert network.model.config._attn_implementation == gear.attention
+    mode = choose_mode(network, TrainConfig(precision="fp32"), CPU, tmp_path / "measured.json")
+    assert network.model.config._attn_implementation == mode.attention
     assert [id(parameter) for parameter in network.parameters()] == weights

@@ -12,9 +12,12 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from danseo.config import RunConfig, read_settings, to_toml, with_settings
+from danseo.config import RunConfig
 from danseo.errors import DanseoError
-from danseo.tuning.study import TuneOptions, counted, tune
+from danseo.search.space import read_space_file
+from danseo.settings.values import with_settings
+from danseo.settings.written import read_settings, to_toml
+from danseo.tuning.study import TuneOptions, counted, study_of, tune
 from danseo.tuning.tables import study_tables, write_results
 from danseo.tuning.targets import Outcome
 
@@ -212,8 +215,8 @@ def test_two_processes_share_a_study(tmp_path, options):
     assert counted(tune(Pretence(tmp_path), chosen)) == len(starts(tmp_path))
 
 
-def test_a_killed_trial_is_tried_again_with_the_same_settings(tmp_path, options):
-    chosen = options(trials=2, pruner="none", name="killed", heartbeat=(1, 2))
+def test_a_killed_trial_is_tried_again_at_once_with_the_same_settings(tmp_path, options):
+    chosen = options(trials=2, pruner="none", name="killed")  # silent for 40 s: too long to wait for
     worker = multiprocessing.get_context("spawn").Process(target=work, args=(tmp_path, chosen, 60))
     worker.start()
     deadline = time.monotonic() + 600
@@ -222,9 +225,26 @@ def test_a_killed_trial_is_tried_again_with_the_same_settings(tmp_path, options)
     worker.kill()
     worker.join(10)
     assert worker.exitcode == -signal.SIGKILL
-    time.sleep(3.5)
     study = tune(Pretence(tmp_path), chosen)
     first, *others = starts(tmp_path)
     assert len(others) == 2
     assert first in others
     assert [trial.state.name for trial in study.trials].count("COMPLETE") == 2
+
+
+def test_a_trial_that_was_cut_off_before_it_was_signed_is_waited_for_and_tried_again(tmp_path, options):
+    chosen = options(trials=2, pruner="none", name="unsigned", heartbeat=(1, 1))
+    space = read_space_file(chosen.space, RunConfig)
+    study_of(Pretence(tmp_path), chosen, space).ask()  # and dies
+    study = tune(Pretence(tmp_path), chosen)
+    assert [trial.state.name for trial in study.trials].count("COMPLETE") == 2
+    assert not [trial for trial in study.trials if trial.state.name == "RUNNING"]
+
+
+def test_a_trial_of_another_machine_is_left_to_its_heartbeat(tmp_path, options):
+    chosen = options(trials=2, pruner="none", name="elsewhere")
+    space = read_space_file(chosen.space, RunConfig)
+    trial = study_of(Pretence(tmp_path), chosen, space).ask()
+    trial.set_user_attr("owner", {"host": "another", "pid": 1, "born": "1", "token": "t"})
+    study = tune(Pretence(tmp_path), chosen)
+    assert sorted(trial.state.name for trial in study.trials) == ["COMPLETE", "RUNNING"]

@@ -46,10 +46,10 @@ def score(
     path, examples = _gold(found, gold, data)
     answers = _predictions(predictions, found, examples, partial, skipped_metrics(found, skip))
     named = Path(predictions) if isinstance(predictions, str | PathLike) else Path("predictions")
-    sheet = score_answers(
+    result = score_answers(
         found, examples, answers, path, named, details=details, skip=skip, rounds=resamples, seed=seed
     )
-    return Scores(found.name, found.headline, sheet.n, {s.id: s for s in sheet.scores}, sheet.baselines, sheet)
+    return Scores(found.name, found.headline, result.n, {s.id: s for s in result.scores}, result.baselines, result)
 
 
 def compare(
@@ -71,16 +71,16 @@ def compare(
 
         paths = [run.path if isinstance(run, OpenRun) else Path(run) for run in systems]
         folder = None if data is None else str(data)
-        runs_sheet = compare_runs(paths, folder, on=on, over=over, skip=skip, rounds=resamples, seed=seed)
-        return Comparison(runs_sheet.task.name, runs_sheet.task.headline, runs_sheet.differences, runs_sheet)
+        runs_result = compare_runs(paths, folder, on=on, over=over, skip=skip, rounds=resamples, seed=seed)
+        return Comparison(runs_result.task.name, runs_result.task.headline, runs_result.differences, runs_result)
     found = get_task(task)
     path, examples = _gold(found, gold, data)
     skipped = left_out(found, skip, headline_only=False)
     answered = [_predictions(system, found, examples, partial, skipped) for system in systems]
     files = _named(systems, names)
     by_name = dict(zip(files, answered, strict=True))
-    sheet = compare_answers(found, examples, by_name, path, files, skip=skipped, rounds=resamples, seed=seed)
-    return Comparison(found.name, found.headline, sheet.differences, sheet)
+    result = compare_answers(found, examples, by_name, path, files, skip=skipped, rounds=resamples, seed=seed)
+    return Comparison(found.name, found.headline, result.differences, result)
 
 
 def train(
@@ -104,13 +104,14 @@ def train(
     """
     from danseo.config import RunConfig
     from danseo.experiment import run_experiment
+    from danseo.models.families import family_of
     from danseo.recipes import configured, encoder_facts
     from danseo.settings.precedence import said
 
     found = get_task(task)
     options = {**(settings or {}), **named, "recipe": recipe, "trust_remote_code": trust_remote_code}
     chosen = said(RunConfig, options=options, assignments=(), file=Path(config) if config else None)
-    started = chosen.pop("recipe", "default")
+    started = chosen.pop("recipe", family_of(model).recipe)
     facts = encoder_facts(model, started, trust_remote_code)
     run = run_experiment(
         configured(found.called, model, started, chosen, facts),
@@ -176,5 +177,5 @@ def _named(systems: Sequence[Any], names: Sequence[str]) -> dict[str, Path]:
         return {name: Path(name) for name in names}
     if all(isinstance(system, str | PathLike) for system in systems):
         return system_names([Path(system) for system in systems])
-    letters = [chr(ord("A") + place) for place in range(len(systems))]
+    letters = [chr(ord("A") + position) for position in range(len(systems))]
     return {letter: Path(letter) for letter in letters}

@@ -18,9 +18,9 @@ from danseo.tasks import get_task
 if TYPE_CHECKING:
     from danseo.models.protocol import Model
     from danseo.records import Prediction
-    from danseo.runs.compare import SeedSheet
+    from danseo.runs.compare import SeedComparisonResult
     from danseo.scoring.over_seeds import SeedDifference
-    from danseo.scoring.tables import CompareSheet, ScoreSheet
+    from danseo.scoring.tables import ComparisonResult, ScoreResult
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Scores(Shown):
     """By id."""
     baselines: dict[str, dict[str, float]]
     """oracle, majority and random: their scores by id."""
-    _sheet: "ScoreSheet" = field(repr=False, compare=False)
+    _result: "ScoreResult" = field(repr=False, compare=False)
 
     @property
     def value(self) -> float:
@@ -49,11 +49,11 @@ class Scores(Shown):
         return self.scores[self.headline].low, self.scores[self.headline].high
 
     def tables(self) -> list[Table]:
-        return self._sheet.tables()
+        return self._result.tables()
 
     def to_dict(self) -> dict[str, Any]:
         """What `danseo score --json` prints."""
-        return self._sheet.as_dict()
+        return self._result.as_dict()
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Comparison(Shown):
     headline: str
     differences: "Sequence[Difference] | Sequence[SeedDifference]"
     """Every pair in every metric."""
-    _sheet: "CompareSheet | SeedSheet" = field(repr=False, compare=False)
+    _result: "ComparisonResult | SeedComparisonResult" = field(repr=False, compare=False)
 
     def tables(self) -> list[Table]:
-        return self._sheet.tables()
+        return self._result.tables()
 
     def to_dict(self) -> dict[str, Any]:
         """What `danseo compare --json` prints."""
-        return self._sheet.as_dict()
+        return self._result.as_dict()
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ class RunList(Shown, Sequence[OpenRun]):
     def __len__(self) -> int:
         return len(self.listed)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.listed[place]
+    def __getitem__(self, position: Any) -> Any:
+        return self.listed[position]
 
     def __iter__(self) -> Iterator[OpenRun]:
         return iter(self.listed)

@@ -8,6 +8,7 @@ from danseo.board.guard import LOOPBACK, Guard
 from danseo.board.index import RunIndex
 from danseo.board.live import live
 from danseo.board.site import Site
+from danseo.board.store import RecordStore
 from danseo.display.escaping import to_json
 from danseo.report.html import asset
 
@@ -21,6 +22,7 @@ def make_app(
     hosts: tuple[str, ...] = (),
     token: str | None = None,
     model_address: str | None = None,
+    store: RecordStore | None = None,
 ) -> Guard:
     """The board of a folder of runs, behind its guard."""
     from starlette.applications import Starlette
@@ -28,7 +30,8 @@ def make_app(
     from starlette.responses import Response
     from starlette.routing import Route
 
-    site = Site(RunIndex(root, data_dir), token, model_address)
+    site = Site(RunIndex(root, data_dir, store), token, model_address)
+    site.html("runs", {})  # before anybody asks
 
     def answer(request: Request, content: str, kind: str, status: int = 200) -> Response:
         body = content.encode()

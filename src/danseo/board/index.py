@@ -1,4 +1,4 @@
-"""The runs of a folder, kept in memory by the times of their files: a list of thousands is there at once."""
+"""The runs of a folder, remembered by the times of their files: a list of thousands is there at once."""
 
 import os
 import threading
@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from danseo.board.store import Known, RecordStore, Signature
 from danseo.errors import DanseoError
 from danseo.report.collect import Collection
-from danseo.runs.directory import STANDING, Run
+from danseo.runs.directory import PRUNED, STANDING, Run
 from danseo.runs.index import Record, in_order, read_record
 
-_READ = ("config.toml", "scores.json", "environment.json", "error.txt")
+_READ = ("config.toml", "scores.json", "environment.json", "error.txt", PRUNED)
 _SHOWN = (*_READ, "log.jsonl", STANDING, "predictions/dev.jsonl", "predictions/dev.npz")
 _PAUSE = 2.0  # seconds between two looks at the folder
 _DEEPEST = 5
-
-Signature = tuple[tuple[int, int] | None, ...]
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,13 @@ class Snapshot:
 
 @dataclass
 class RunIndex:
-    """Looks at a folder and remembers what it read; nothing is written, and a new one knows the same."""
+    """Looks at a folder and remembers what it read; nothing is written there, and a new one knows the same."""
 
     root: Path
     data_dir: str | None = None
-    _known: dict[str, tuple[Signature, Record]] = field(default_factory=dict)
+    store: RecordStore | None = None
+    """Where what was read is kept until the next start."""
+    _known: Known = field(default_factory=dict)
     _snapshot: Snapshot | None = None
     _looked: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -65,6 +66,8 @@ class RunIndex:
             return self._snapshot
 
     def _look(self, before: Snapshot | None) -> Snapshot:
+        if before is None and self.store:
+            self._known = self.store.read()
         found = {str(path): signature_of(path) for path in run_folders(self.root)}
         changed = {path for path, signature in found.items() if self._known.get(path, (None,))[0] != signature}
         gone = self._known.keys() - found.keys()
@@ -74,6 +77,8 @@ class RunIndex:
             del self._known[path]
         for path in changed:
             self._known[path] = found[path], read_record(Run(Path(path)))
+        if self.store and (changed or gone):
+            self.store.write({path: self._known[path] for path in changed}, gone)
         records = [self._known[path][1] for path in sorted(found, key=in_order)]
         keys = {str(r.run.path): f"run/{r.run.path.relative_to(self.root).as_posix()}" for r in records}
         collection = Collection(records, self.data_dir, [self.root], keys=dict(keys))

@@ -1,19 +1,17 @@
 """What goes on just now: trainings with their progress, and sweeps with their queue."""
 
-import json
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from danseo.board.index import Snapshot
+from danseo.report.searches import JOURNAL, sweep_states
 from danseo.report.task_page import read_log
 from danseo.runs.index import Record
 from danseo.runs.standing import StandingFile
 
 _ALIVE = 120.0  # seconds since the last sign of life, after which a training is not said to go on
 _MOST = 50
-_TAIL = 1 << 20  # bytes of a sweep's journal that are read
 
 
 def live(snapshot: Snapshot, now: float | None = None) -> dict[str, Any]:
@@ -21,7 +19,7 @@ def live(snapshot: Snapshot, now: float | None = None) -> dict[str, Any]:
     now = time.time() if now is None else now
     unfinished = [record for record in snapshot.collection.records if record.status == "unfinished"]
     trainings = [fact for record in unfinished if (fact := training(snapshot, record, now))]
-    sweeps = [sweep(path) for path in sorted(snapshot.collection.folders[0].glob("*.sweep.jsonl"))[:_MOST]]
+    sweeps = [sweep(path) for path in sorted(snapshot.collection.folders[0].glob(f"*{JOURNAL}"))[:_MOST]]
     return {
         "version": snapshot.version,
         "running": trainings[:_MOST],
@@ -54,20 +52,6 @@ def training(snapshot: Snapshot, record: Record, now: float) -> dict[str, Any] |
 
 
 def sweep(path: Path) -> dict[str, Any] | None:
-    """How many runs of a sweep are in which state, by the last word on each."""
-    states: dict[str, str] = {}
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        try:
-            event = json.loads(line)
-            states[str(event["run"])] = str(event["state"])
-        except (ValueError, KeyError, TypeError):
-            continue  # a line that is cut or being written
-    return (
-        {"sweep": path.name.removesuffix(".sweep.jsonl"), "states": dict(Counter(states.values()))} if states else None
-    )
+    """How many runs of a sweep are in which state; None where it says nothing yet."""
+    states = sweep_states(path)
+    return {"sweep": path.name.removesuffix(JOURNAL), "states": states} if states else None

@@ -7,14 +7,31 @@ from urllib.parse import urlencode
 
 from danseo.board.app import make_app
 from danseo.board.guard import is_loopback
+from danseo.board.store import store_of
 from danseo.display.escaping import say
 from danseo.errors import DanseoError
 from danseo.extras import require
+from danseo.serve.command import beside
 
 
-def serve_board(root: Path, data_dir: str | None, host: str, port: int, token: str | None = None) -> None:
-    """Serve until interrupted; beyond loopback a token is required, and made where none is given."""
+def serve_board(
+    root: Path, data_dir: str | None, host: str, port: int, token: str | None = None, model: Path | None = None
+) -> None:
+    """Serve until interrupted, with a model beside it where one is named; the board itself only shows."""
     require("starlette", "uvicorn", extra="board")
+    if model is None:
+        return _serve(root, data_dir, host, port, token)
+    if not is_loopback(host):
+        raise DanseoError("--model answers everybody who reaches it, without a token; leave out --host, or --model")
+    with beside(model, host) as ready:
+        say(f"{ready.opened.name} ({ready.opened.task.name}) answers at {ready.address}, linked as “Try the model”")
+        _serve(root, data_dir, host, port, token, ready.address)
+
+
+def _serve(
+    root: Path, data_dir: str | None, host: str, port: int, token: str | None, model_address: str | None = None
+) -> None:
+    """The board alone; beyond loopback a token is required, and made where none is given."""
     import uvicorn
 
     if not is_loopback(host):
@@ -22,7 +39,7 @@ def serve_board(root: Path, data_dir: str | None, host: str, port: int, token: s
         say(f"WARNING: {host} can be reached from other machines; everybody with the token can read all runs")
     listener = _bound(host, port)
     known = (host, f"[{host}]", socket.gethostname(), socket.getfqdn(), *_own_addresses(host))
-    app = make_app(root, data_dir, hosts=known, token=token)
+    app = make_app(root, data_dir, hosts=known, token=token, model_address=model_address, store=store_of(root))
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listener.getsockname()[1]}/"
     say(f"the board of {root} is at {address}{'?' + urlencode({'token': token}) if token else ''} (Ctrl-C ends it)")

@@ -15,7 +15,7 @@ from danseo.report.blocks import Block, ExamplesBlock, NoteBlock, Page, Section,
 from danseo.report.comparing import Compared, compare_task
 from danseo.report.disagreeing import disagreements
 from danseo.report.html import environment
-from danseo.report.others import other_pages
+from danseo.report.others import OTHERS, other_links, other_pages
 from danseo.report.overview import overview_page
 from danseo.report.run_page import run_page
 from danseo.report.task_page import ranked, task_page
@@ -26,6 +26,7 @@ PER_PAGE = 200
 _EXAMPLES = 20
 _KEPT = 64  # pages
 _COMPARED = 6  # runs on the compare page
+_FRESH = 20.0  # seconds that pages of sweeps and pre-trainings are kept
 
 Query = Mapping[str, Sequence[str]]
 
@@ -43,9 +44,9 @@ class Site:
 
     def href(self, key: str) -> str:
         """The address of a page; what follows a question mark is asked for already."""
-        place, _, asked = key.partition("?")
+        path, _, asked = key.partition("?")
         tokens = [*([asked] if asked else []), *([urlencode({"token": self.token})] if self.token else [])]
-        return ("/" if place == "overview" else f"/{quote(place)}") + (f"?{'&'.join(tokens)}" if tokens else "")
+        return ("/" if path == "overview" else f"/{quote(path)}") + (f"?{'&'.join(tokens)}" if tokens else "")
 
     def page(self, key: str, query: Query) -> Page | None:
         """The page of a key; None where there is none."""
@@ -53,7 +54,8 @@ class Site:
         record = snapshot.by_key.get(key)
         if record and record.status == "unfinished":
             return self._running(snapshot, record)  # it changes all the time
-        page: Page | None = self._remembered(_asked(snapshot, key, query), lambda: self._make(snapshot, key, query))
+        asked = (*_recently(), *_asked(snapshot, key, query)) if key in OTHERS else _asked(snapshot, key, query)
+        page: Page | None = self._remembered(asked, lambda: self._make(snapshot, key, query))
         return page
 
     def html(self, key: str, query: Query) -> str | None:
@@ -62,15 +64,16 @@ class Site:
         page = self.page(key, query)
         if page is None:
             return None
-        if key in snapshot.by_key and snapshot.by_key[key].status == "unfinished":
+        if key in OTHERS or (key in snapshot.by_key and snapshot.by_key[key].status == "unfinished"):
             return self._rendered(snapshot, page, query)
-        place = ("html", *_asked(snapshot, key, query))
-        text: str = self._remembered(place, lambda: self._rendered(snapshot, page, query))
+        key_of_page = ("html", *_asked(snapshot, key, query))
+        text: str = self._remembered(key_of_page, lambda: self._rendered(snapshot, page, query))
         return text
 
     def _rendered(self, snapshot: Snapshot, page: Page, query: Query) -> str:
         tasks = [(f"task/{task.name}", task.short) for task in snapshot.collection.tasks()]
-        nav = [("overview", "Overview"), ("runs", "Runs"), *tasks, ("compare", "Compare")]
+        others = self._remembered(_recently("links"), lambda: other_links(snapshot.collection.folders))
+        nav = [("overview", "Overview"), ("runs", "Runs"), *tasks, *others, ("compare", "Compare")]
         text: str = (
             environment()
             .get_template("board.html")
@@ -106,8 +109,9 @@ class Site:
             return runs_page(snapshot, query)
         if key == "compare":
             return compare_page(snapshot, query)
-        if key == "masked":
-            return next(iter(other_pages(collection.folders)), None)
+        if key in OTHERS:
+            pages = other_pages(collection.folders, collection.data_dir)
+            return next((page for page in pages if page.key == key), None)
         if kind == "task" and (task := next((each for each in collection.tasks() if each.name == name), None)):
             return task_page(collection, task, self._compared(snapshot, task), _EXAMPLES)
         record = snapshot.by_key.get(key)
@@ -158,6 +162,11 @@ class Site:
         ]
         tasks = [task.name for task in snapshot.collection.tasks()]
         return {"kind": "compare", "task": task, "tasks": tasks, "runs": listed}
+
+
+def _recently(*what: str) -> tuple[object, ...]:
+    """A key that changes every few seconds, for what changes without a run."""
+    return (*what, int(time.monotonic() / _FRESH))
 
 
 def _asked(snapshot: Snapshot, key: str, query: Query) -> tuple[object, ...]:

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from danseo import __version__
-from danseo.cli import data, ensembles, exports, masked, pages, prompting, scoring, serving, settings, sweeps, training
+from danseo.cli import (
+    data,
+    ensembles,
+    exports,
+    masked,
+    mining,
+    pages,
+    prompting,
+    scoring,
+    serving,
+    settings,
+    sweeps,
+    training,
+)
 from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
 from danseo.cli.sections import SectionedHelp
 from danseo.display.escaping import say, visible
@@ -30,7 +43,7 @@ def cli(context: click.Context) -> None:
     help_alone(context)
 
 
-for room in (scoring, training, prompting, sweeps, ensembles, exports, pages, masked, settings, serving):
+for room in (scoring, training, prompting, sweeps, mining, ensembles, exports, pages, masked, settings, serving):
     for command in room.COMMANDS:
         cli.add_command(command)
 cli.add_command(data.data)
@@ -73,11 +86,11 @@ def doctor_command(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> 
 @click.option("--folder", default="demo", show_default=True, type=click.Path(path_type=Path), help="Where to put it.")
 @as_json_option
 def demo_command(tasks: "list[Task]", folder: Path, as_json: bool) -> None:
-    """Run the main job on the built-in sample, offline: a small encoder, fine-tuned on every task, in one table."""
+    """Run the main job on the built-in sample, offline: the encoder in the box, fine-tuned on every task."""
     from danseo.demo import REPORT, run_demo
 
-    table = run_demo(folder, tasks, on_note=lambda line: None if as_json else say(line))
-    show([table], as_json, table.as_dict())
+    tables = run_demo(folder, tasks, on_note=lambda line: None if as_json else say(line), quiet=as_json)
+    show(tables, as_json, tables[0].as_dict())
     if not as_json:
         click.echo(visible(f"the table is also in {folder / 'scores.md'}; the report to look at: {folder / REPORT}"))
 

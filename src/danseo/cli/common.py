@@ -146,6 +146,16 @@ def gold_path(task: "Task", gold: str, data_dir: str | None) -> Path:
     return Path(gold)
 
 
+def train_beside(task: "Task", gold: str, data_dir: str | None) -> Path | None:
+    """The training file that goes with gold, where there is one: of the data folder, else beside gold's file."""
+    from danseo.data.find import data_root, find_file
+
+    if data_dir or gold in ("train", "dev"):
+        return find_file(task, "train", data_root(data_dir))
+    beside = Path(gold).parent / task.file("train")
+    return beside if beside.is_file() and not task.own else None
+
+
 def show(tables: "Iterable[Table]", as_json: bool, document: Mapping[str, Any]) -> None:
     if as_json:
         print_json(document)

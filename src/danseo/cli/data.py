@@ -1,5 +1,6 @@
 """danseo data: fetch, verify, describe and make data."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,11 @@ from danseo.cli.common import (
     show,
     task_argument,
     timeout_option,
+    trust_option,
 )
 from danseo.display.escaping import say, visible
 from danseo.errors import DanseoError
+from danseo.extras import require
 
 if TYPE_CHECKING:
     from danseo.tasks.task import Task
@@ -38,7 +41,7 @@ def data(context: click.Context) -> None:
 @timeout_option
 @as_json_option
 def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bool) -> None:
-    """Fetch KLUE from the Hub or a folder into the cache, with hashes."""
+    """Fetch KLUE from the Hub or a folder into the cache, with hashes; of a task file what it names on the Hub."""
     from danseo.data.fetch import get
     from danseo.data.find import data_root
 
@@ -47,7 +50,8 @@ def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bo
     if as_json:
         print_json({"data": str(root), "files": [str(path) for path in paths]})
     else:
-        click.echo(visible(f"{len(paths)} files in {root}"))
+        where = "" if all(task.own for task in tasks) else f" in {root}"
+        click.echo(visible(f"{len(paths)} files{where}"))
 
 
 @data.command("check")
@@ -99,13 +103,37 @@ def data_describe(files: tuple[Path, ...], out: Path, force: bool, as_json: bool
 @task_argument
 @data_option
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Also draw the main tables.")
+@click.option(
+    "--tokenizer", "tokenizers", multiple=True, metavar="MODEL", help="Also in this model's pieces; may be repeated."
+)
+@trust_option
 @as_json_option
-def data_stats(task: "Task", data_dir: str | None, plot: Path | None, as_json: bool) -> None:
+def data_stats(
+    task: "Task",
+    data_dir: str | None,
+    plot: Path | None,
+    tokenizers: tuple[str, ...],
+    trust_remote_code: bool,
+    as_json: bool,
+) -> None:
     """Describe a task's data: labels, lengths, entities, duplicates, overlap, odd characters."""
     from danseo.data.find import data_root, load_splits
-    from danseo.eda import describe
+    from danseo.eda import describe, view_of
 
-    description = describe(task, load_splits(task, data_root(data_dir)))
+    splits = load_splits(task, data_root(data_dir))
+    description = describe(task, splits)
+    if tokenizers:
+        from danseo.models.encoder.facts import PACKAGES
+
+        require(*PACKAGES)
+        from danseo.models.encoder.tokenized import tokenizer_tables
+
+        more = [
+            table
+            for model in tokenizers
+            for table in tokenizer_tables(task, splits, view_of(task).texts, model, trust_remote_code=trust_remote_code)
+        ]
+        description = replace(description, tables=(*description.tables, *more))
     if plot:
         from danseo.plots.panels import plot_description
 

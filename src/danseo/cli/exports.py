@@ -21,6 +21,7 @@ def _formats(context: click.Context, parameter: click.Parameter, name: str | Non
 @click.option("--out", metavar="PATH", help="A file, a folder, or OWNER/NAME. [default: beside the run]")
 @click.option("--int8", is_flag=True, help="onnx: weights in bytes, smaller and faster; they are rounded.")
 @trust_option
+@click.option("--project", metavar="NAME", help="mlflow, wandb, trackio: where the run belongs. [default: danseo]")
 @click.option("--private", is_flag=True, help="hub: a repository that only its owners see.")
 @data_option
 @as_json_option

@@ -33,12 +33,15 @@ def report_command(runs: tuple[Path, ...], out: Path, data_dir: str | None, as_j
 )
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--token", envvar="DANSEO_BOARD_TOKEN", help="What readers have to show. [default: made up where due]")
+@click.option("--model", metavar="RUN", type=click.Path(path_type=Path), help="A run to try in the browser beside it.")
 @data_option
-def board_command(runs: Path, host: str, port: int, token: str | None, data_dir: str | None) -> None:
+def board_command(
+    runs: Path, host: str, port: int, token: str | None, model: Path | None, data_dir: str | None
+) -> None:
     """Show a folder of runs live in the browser: progress, results, comparisons; it only reads."""
     from danseo.board.serving import serve_board
 
-    serve_board(runs, data_dir, host, port, token)
+    serve_board(runs, data_dir, host, port, token, model)
 
 
 COMMANDS = (report_command, board_command)

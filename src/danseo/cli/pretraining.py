@@ -1,6 +1,9 @@
 """danseo pretrain and coref: masked language models from text."""
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +46,32 @@ _text = click.option(
 _OPTIONS = (_probes, _out, _set, _seed, trust_option, _device, _force, no_wait_option, timeout_option)
 
 
-def _shared(command: Any) -> Any:
+@dataclass(frozen=True)
+class Asked:
+    """What both trainings are asked in the same words."""
+
+    file: Path | None
+    probes: Path | None
+    out: Path | None
+    settings: tuple[str, ...]
+    device: str | None
+    force: bool
+    no_wait: bool
+    listing: bool
+    as_json: bool
+
+
+def _shared(function: Callable[..., None]) -> Any:
     """The options that both trainings have, in this order."""
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        function(Asked(**{each.name: given.pop(each.name) for each in fields(Asked)}), **given)
+
+    made: Any = command
     for option in reversed((*_OPTIONS, _listing, as_json_option)):
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 @click.command("pretrain", cls=ManyValues)
@@ -61,19 +85,7 @@ def _shared(command: Any) -> Any:
     "--minutes", cls=Once, type=float, help="Time for training, turned into steps by measuring the first ones."
 )
 @_shared
-def pretrain_command(
-    texts: tuple[Path, ...],
-    file: Path | None,
-    probes: Path | None,
-    out: Path | None,
-    settings: tuple[str, ...],
-    device: str | None,
-    force: bool,
-    no_wait: bool,
-    listing: bool,
-    as_json: bool,
-    **named: Any,
-) -> None:
+def pretrain_command(asked: Asked, texts: tuple[Path, ...], **named: Any) -> None:
     """Train a masked language model on text, from scratch or further: checkpoint-<step> folders; resumes."""
     from danseo.hub import pretrained
     from danseo.models.encoder.facts import PACKAGES
@@ -81,18 +93,18 @@ def pretrain_command(
     from danseo.pretraining.pretrain import PretrainJob, pretrain
     from danseo.pretraining.tables import pretrain_tables
 
-    if listing:
-        return _list_settings(PretrainConfig(), as_json)
+    if asked.listing:
+        return _list_settings(PretrainConfig(), asked.as_json)
     require_text(texts)
-    config = configured(PretrainConfig(), file, settings, named)
-    require(*PACKAGES, *(("kiwipiepy",) if probes or config.mask.whole_words == "morpheme" else ()))
+    config = configured(PretrainConfig(), asked.file, asked.settings, named)
+    require(*PACKAGES, *(("kiwipiepy",) if asked.probes or config.mask.whole_words == "morpheme" else ()))
     if config.checkpoint:
         pretrained(config.checkpoint)
-    items, others = _items(probes)
-    job = PretrainJob(config, texts, items, device, quiet=as_json, kept_out=others)
-    run = pretrain(job, out, force=force, wait=not no_wait)
+    items, others = _items(asked.probes)
+    job = PretrainJob(config, texts, items, asked.device, quiet=asked.as_json, kept_out=others)
+    run = pretrain(job, asked.out, force=asked.force, wait=not asked.no_wait)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
-        show(pretrain_tables(run), as_json, run.read_json("result.json"))
+        show(pretrain_tables(run), asked.as_json, run.read_json("result.json"))
 
 
 def _list_settings(config: Any, as_json: bool) -> None:
@@ -109,9 +121,9 @@ def require_text(texts: tuple[Path, ...]) -> None:
 
 def configured(config: Any, file: Path | None, settings: tuple[str, ...], named: dict[str, Any]) -> Any:
     """The defaults, over them the file, over that --set, and over all of them options of their own."""
-    from danseo.config import with_settings
     from danseo.recipes import settings_file
     from danseo.settings.precedence import said
+    from danseo.settings.values import with_settings
 
     path = settings_file(file, "pretrain") if file else None
     return with_settings(config, said(type(config), options=named, assignments=settings, file=path))
@@ -144,21 +156,13 @@ def _items(probes: Path | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 @click.option("--seq-len", cls=Once, type=click.IntRange(min=8), help="Longest sequence in pieces.")
 @_shared
 def coref_command(
+    asked: Asked,
     checkpoint: str | None,
     texts: tuple[Path, ...],
     dataset: Path | None,
     save_dataset: Path | None,
-    file: Path | None,
     objective: str | None,
     ablate: bool,
-    probes: Path | None,
-    out: Path | None,
-    settings: tuple[str, ...],
-    device: str | None,
-    force: bool,
-    no_wait: bool,
-    listing: bool,
-    as_json: bool,
     **named: Any,
 ) -> None:
     """Teach a masked language model to recover later mentions of an entity from earlier ones; probes before, after."""
@@ -168,18 +172,18 @@ def coref_command(
     from danseo.pretraining.coref import OBJECTIVES, CorefJob, coref
     from danseo.pretraining.tables import coref_tables
 
-    if listing:
-        return _list_settings(CorefConfig(checkpoint=""), as_json)
+    if asked.listing:
+        return _list_settings(CorefConfig(checkpoint=""), asked.as_json)
     if checkpoint is None:
         raise DanseoError("no checkpoint; name a folder or a Hub id of a masked language model")
     whole = ablate or objective == "all"
     if objective and not whole:
         named["objective"] = objective
-    config = configured(CorefConfig(checkpoint=checkpoint), file, settings, named)
+    config = configured(CorefConfig(checkpoint=checkpoint), asked.file, asked.settings, named)
     require(*PACKAGES, "kiwipiepy")
     pretrained(config.checkpoint)
-    items, others = _items(probes)
-    job = CorefJob(config, texts, dataset, save_dataset, items, device, quiet=as_json, kept_out=others)
-    document = coref(job, out, OBJECTIVES if whole else None, force=force, wait=not no_wait)
+    items, others = _items(asked.probes)
+    job = CorefJob(config, texts, dataset, save_dataset, items, asked.device, quiet=asked.as_json, kept_out=others)
+    document = coref(job, asked.out, OBJECTIVES if whole else None, force=asked.force, wait=not asked.no_wait)
     if os.environ.get("RANK", "0") == "0":
-        show(coref_tables(document), as_json, document)
+        show(coref_tables(document), asked.as_json, document)

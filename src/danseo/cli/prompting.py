@@ -86,13 +86,14 @@ def prompt_config(
     task: "Task", model: str, prompt_file: Path | None, assignments: tuple[str, ...], named: dict[str, Any]
 ) -> "tuple[RunConfig, Template, Any]":
     """The settings of a prompted run, its prompt, and the family of its model."""
-    from danseo.config import RunConfig, with_settings
+    from danseo.config import RunConfig
     from danseo.errors import DanseoError
     from danseo.models.families import checked_family, family_of
-    from danseo.models.llm.family import HERE, SERVER
-    from danseo.models.llm.kinds import make_asking
+    from danseo.models.llm.family import HERE, SERVER, with_template
     from danseo.models.llm.template import load_template
+    from danseo.recipes import newest_halves
     from danseo.settings.precedence import said
+    from danseo.settings.values import with_settings
 
     if not model.startswith((HERE, SERVER)):
         raise DanseoError(f"-m {model}: danseo prompt asks llm:FOLDER, llm:HUB-ID or server:MODEL")
@@ -100,10 +101,10 @@ def prompt_config(
         raise DanseoError(f"--url is where a server: model is; {model} runs here, so leave it out")
     trust = named.pop("trust_remote_code")
     chosen = said(RunConfig, options=named, assignments=assignments, file=None)
-    config = replace(with_settings(RunConfig(task=task.name, model=model), chosen), kind="prompt")
+    started = {**newest_halves(task), **chosen}  # dev is parted as in runs of trained models
+    config = replace(with_settings(RunConfig(task=task.name, model=model), started), kind="prompt")
     template = load_template(task, config.prompt.shape, prompt_file)
-    make_asking(task, config.prompt, template)
-    config = replace(config, trust_remote_code=trust, prompt=replace(config.prompt, template=template.sha256))
+    config = replace(with_template(config, task, template), trust_remote_code=trust)
     checked_family(config, task)
     return config, template, family_of(model)
 

@@ -17,6 +17,7 @@ from danseo.cli.common import (
     seed_option,
     show,
     skip_option,
+    train_beside,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def score_command(
         )
         raise click.UsageError(f"Missing argument '{missing}'.")
     with Waiting("resampling", quiet=as_json) as waiting:
-        sheet = score_file(
+        result = score_file(
             task,
             gold_path(task, gold, data_dir),
             predictions,
@@ -99,8 +100,9 @@ def score_command(
             tokenizer=tokenizer,
             batch=batch,
             on_progress=waiting,
+            train=train_beside(task, gold, data_dir) if details else None,
         )
-    show(sheet.tables(), as_json, sheet.as_dict())
+    show(result.tables(), as_json, result.as_dict())
 
 
 @click.command("compare", options_metavar="[OPTIONS]")
@@ -133,20 +135,20 @@ def compare_command(
 
     options: dict[str, Any] = {"skip": skip, "rounds": resamples, "seed": seed}
     options["headline_only"] = not (everything or as_json)
-    sheet: Any
+    result: Any
     with Waiting("resampling", quiet=as_json) as waiting:
         if arguments and Path(arguments[0]).exists() and any(Path(each, "config.toml").is_file() for each in arguments):
             if partial:
                 raise click.UsageError("--partial is for prediction files; runs answer all of dev.")
             paths = [Path(argument) for argument in arguments]
-            sheet = compare_runs(paths, data_dir, on=on or "report", over=over, on_progress=waiting, **options)
+            result = compare_runs(paths, data_dir, on=on or "report", over=over, on_progress=waiting, **options)
         else:
             if over or on:
                 raise click.UsageError("--over and --on are for run directories.")
             task, gold, predictions = _files(arguments)
             path = gold_path(task, gold, data_dir)
-            sheet = compare_files(task, path, predictions, partial=partial, on_progress=waiting, **options)
-    show(sheet.tables(), as_json, sheet.as_dict())
+            result = compare_files(task, path, predictions, partial=partial, on_progress=waiting, **options)
+    show(result.tables(), as_json, result.as_dict())
 
 
 def _files(arguments: tuple[str, ...]) -> "tuple[Task, str, list[Path]]":

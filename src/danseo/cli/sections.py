@@ -20,6 +20,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "runs": "List runs, their mean over seeds, or a table for a paper.",
         "sweep": "Run many settings: a grid, a list, a search; all devices.",
         "tune": "Search for good settings of a training command (Optuna).",
+        "mine": "Find hard examples and likely label errors, by folds.",
         "ensemble": "Make a run of other runs' saved predictions.",
         "soup": "Average the weights of runs into a new model.",
     },

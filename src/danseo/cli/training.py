@@ -24,6 +24,7 @@ from danseo.display.escaping import say
 
 if TYPE_CHECKING:
     from danseo.config import RunConfig
+    from danseo.models.protocol import Family
     from danseo.tasks.task import Task
 
 _run_argument = click.argument("run", type=click.Path(path_type=Path))
@@ -70,6 +71,7 @@ _device = click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.
 @click.option(
     "--select-on", cls=Once, type=click.Choice(["select", "dev"]), help="What picks the checkpoint: a half, or all."
 )
+@click.option("--prompt", "prompt_file", type=click.Path(path_type=Path), help="llm: a prompt of your own.")
 @trust_option
 @_span_python
 @_device
@@ -85,6 +87,7 @@ def train_command(
     recipe: str | None,
     file: Path | None,
     settings: tuple[str, ...],
+    prompt_file: Path | None,
     device: str | None,
     force: bool,
     no_wait: bool,
@@ -98,9 +101,24 @@ def train_command(
 
     config = train_config(task, model, recipe, file, settings, named)
     options: dict[str, Any] = {"device": device, "quiet": as_json, "force": force, "wait": not no_wait}
+    if prompt_file:
+        config, options["family"] = _with_prompt(config, task, prompt_file)
     run = run_experiment(config, data_root(data_dir), runs, **options)
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
         show(run_tables(run), as_json, run_document(run))
+
+
+def _with_prompt(config: "RunConfig", task: "Task", path: Path) -> "tuple[RunConfig, Family]":
+    """The settings with a prompt of the user's, and the family that learns with it."""
+    from danseo.errors import DanseoError
+    from danseo.models.families import family_of
+    from danseo.models.llm.family import HERE, tuning, with_template
+    from danseo.models.llm.template import load_template
+
+    if not config.model.startswith(HERE):
+        raise DanseoError(f"--prompt is for language models that answer in words; write -m llm:{config.model}")
+    template = load_template(task, config.prompt.shape, path)
+    return with_template(config, task, template), tuning(family_of(config.model), template)
 
 
 def train_config(
@@ -156,8 +174,8 @@ def eval_command(
     """Score a run again, or on another file or split; saved predictions are used where they answer it."""
     from danseo.evaluate import evaluate_run
 
-    sheet = evaluate_run(run, split, file, data_dir, details=details, errors=errors, **reading)
-    show(sheet.tables(), as_json, sheet.as_dict())
+    result = evaluate_run(run, split, file, data_dir, details=details, errors=errors, **reading)
+    show(result.tables(), as_json, result.as_dict())
 
 
 @click.command("predict")

@@ -161,12 +161,12 @@ def _check_apart(space: Path, cls: type, options: dict[str, Any], assignments: t
 
 
 def _search(target: Any, search: dict[str, Any], as_json: bool) -> None:
-    from danseo.files import check_place
+    from danseo.files import check_writable
     from danseo.runs.locks import owned
     from danseo.tuning.study import TuneOptions, tune
     from danseo.tuning.tables import study_tables, write_results
 
-    check_place(search["results"] or Path("tune"))
+    check_writable(search["results"] or Path("tune"))
     options = TuneOptions(
         search["space"],
         search["trials"],

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from danseo import hub
-from danseo.data.find import find_file, find_named, hub_split, read_companion, record, recorded
+from danseo.data.find import find_file, find_named, hub_split, read_companion, record, recorded, require_file
 from danseo.errors import DataError, NetworkError
-from danseo.files import content_sha256, quote, read_bytes, write_atomically
+from danseo.files import content_sha256, read_bytes, write_atomically
 from danseo.rows import is_parquet
 from danseo.tasks.task import Task
 
 HUB_REPOSITORY = "klue/klue"
-_AGAIN = "run the same command again (finished files are kept)"
 
 Progress = Callable[[str], None]
 """Called after each file with a line on it: 3/16 nli/train-00000-of-00001.parquet: fetched."""
@@ -23,9 +22,19 @@ Progress = Callable[[str], None]
 
 def get(tasks: Sequence[Task], source: str, root: Path, on_progress: Progress) -> list[Path]:
     """Bring the files of the tasks to the root, from "hub" or from a folder; returns those it had to write."""
+    own = [path for task in tasks if task.own for path in _own_files(task, root, on_progress)]
+    klue = [task for task in tasks if not task.own]
     if source == "hub":
-        return _from_hub(tasks, root, on_progress)
-    return _from_folder(tasks, Path(source), root, on_progress)
+        return [*own, *(_from_hub(klue, root, on_progress) if klue else ())]
+    return [*own, *(_from_folder(klue, Path(source), root, on_progress) if klue else ())]
+
+
+def _own_files(task: Task, root: Path, on_progress: Progress) -> Iterator[Path]:
+    """The files of a user's own task: those of the Hub are fetched once, wherever they are needed first."""
+    for split in ("train",) if task.own.share else ("train", "dev"):
+        path = require_file(task, split, root)
+        on_progress(f"{task.name}, {split}: {path}")
+        yield path
 
 
 # From a folder
@@ -120,7 +129,10 @@ def _from_hub(tasks: Sequence[Task], root: Path, on_progress: Progress) -> list[
     for done, (target, (task, _)) in enumerate(wanted.items(), 1):
         what = "already there"
         if target in missing:
-            what, content = "fetched", _download(f"{task.name}/{target.name}")
+            what, content = (
+                "fetched",
+                hub.fetched(_url(f"{task.name}/{target.name}"), hint="get the files from a folder with --from"),
+            )
             rows = _rows_of(task, target.name, content)
             write_atomically(target, content)
             entry = {"sha256": hashlib.sha256(content).hexdigest(), "rows": rows, "source": f"hub:{HUB_REPOSITORY}"}
@@ -160,45 +172,6 @@ def _url(name: str) -> str:
 
     made: str = huggingface_hub.hf_hub_url(HUB_REPOSITORY, name, repo_type="dataset", endpoint=hub.endpoint())
     return made
-
-
-def _download(name: str) -> bytes:
-    """The content of a file on the Hub.
-
-    hf_hub_download retries a refused connection for 23 s and cannot be told not to; so only the address, headers and
-    session of its library are used, which honour HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
-    """
-    url = _url(name)
-    try:
-        response, content = hub.download(url)
-    except Exception as error:  # as in reach()
-        reason = quote(" ".join(str(error).split()) or type(error).__name__, 160)
-        raise NetworkError(f"{url} could not be fetched: {reason}; check the network, then {_AGAIN}") from None
-    _check_answer(response, content, url)
-    return content
-
-
-_REMEDIES = {
-    401: "access is refused; set HF_TOKEN to a valid token, or unset it",
-    403: "access is refused; set HF_TOKEN to a token that may read it, or unset it",
-    404: "there is no such file; check HF_ENDPOINT, or get the files from a folder with --from",
-}
-
-
-def _check_answer(response: Any, content: bytes, url: str) -> None:
-    """Refuse an answer that is no file, or only a part of it."""
-    status: int = response.status_code
-    if status != 200:
-        raise NetworkError(f"{url}: status {status}, {_REMEDIES.get(status, 'the Hub is in trouble; later ' + _AGAIN)}")
-    headers: dict[str, str] = {}
-    for answer in (*response.history, response):  # the Hub sends size and hash with its redirection to the storage
-        headers |= {key.lower(): value for key, value in answer.headers.items()}
-    size = headers.get("x-linked-size") or ("" if "content-encoding" in headers else headers.get("content-length", ""))
-    if size.isdigit() and int(size) != len(content):
-        raise NetworkError(f"{url} broke off after {len(content)} of {size} bytes; {_AGAIN}")
-    sha256 = headers.get("x-linked-etag", "").strip('"')
-    if len(sha256) == 64 and sha256 != hashlib.sha256(content).hexdigest():
-        raise NetworkError(f"{url} arrived damaged (its hash is not the Hub's); {_AGAIN}")
 
 
 def _rows_of(task: Task, name: str, content: bytes) -> int:

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from danseo import __version__
 from danseo.errors import DataError
-from danseo.files import content_sha256, write_atomically
+from danseo.files import cache_root as cache_root
+from danseo.files import content_sha256, home_folder, write_atomically
 from danseo.rows import is_parquet, read_object, read_rows
 from danseo.tasks.own import part_of
 from danseo.tasks.own.description import data_file
@@ -49,13 +50,6 @@ class FileReport:
 # Finding
 
 
-def cache_root() -> Path:
-    """$DANSEO_CACHE, else danseo's part of the user's cache folder."""
-    if own := os.environ.get("DANSEO_CACHE"):
-        return _folder(own)
-    return _folder(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "danseo"
-
-
 def data_root(option: str | None) -> Path:
     """The folder of --data, else of $DANSEO_DATA, else the cache; the word sample means the built-in sample."""
     if option == "":
@@ -63,14 +57,7 @@ def data_root(option: str | None) -> Path:
     chosen = option or os.environ.get("DANSEO_DATA")
     if chosen == "sample":
         return _sample_root()
-    return _folder(chosen) if chosen else cache_root() / "klue"
-
-
-def _folder(text: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        raise DataError(f"{text}: no home folder is known for it; write the path in full") from None
+    return home_folder(chosen) if chosen else cache_root() / "klue"
 
 
 def _sample_root() -> Path:
@@ -102,7 +89,7 @@ def find_file(task: Task, split: str, root: Path) -> Path | None:
 
 def find_named(task: Task, name: str, root: Path) -> Path | None:
     """A file by its official name."""
-    candidates = (place / f"{name}{suffix}" for place in (root / task.folder, root) for suffix in ("", ".gz"))
+    candidates = (folder / f"{name}{suffix}" for folder in (root / task.folder, root) for suffix in ("", ".gz"))
     return next(filter(_is_file, candidates), None)
 
 

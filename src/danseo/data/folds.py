@@ -17,23 +17,23 @@ def group_of(task: Task, example: Any) -> str:
 def fold_numbers(task: Task, examples: Sequence[Any], folds: int) -> list[int]:
     """The fold of each example, the same at every call: rare labels first, each group where its labels lack most."""
     groups: dict[str, list[int]] = {}
-    for place, example in enumerate(examples):
-        groups.setdefault(group_of(task, example), []).append(place)
+    for position, example in enumerate(examples):
+        groups.setdefault(group_of(task, example), []).append(position)
     if folds < 2 or folds > len(groups):
         raise DanseoError(f"folds = {folds}: should be from 2 to {len(groups)}, as many as there are texts in train")
     labels = [str(example.gold) if task.kind == "classify" else "" for example in examples]
     totals = Counter(labels)
     names = sorted(groups)
     random.Random(folds).shuffle(names)
-    names.sort(key=lambda name: (min(totals[labels[place]] for place in groups[name]), -len(groups[name])))
+    names.sort(key=lambda name: (min(totals[labels[position]] for position in groups[name]), -len(groups[name])))
     held: list[Counter[str]] = [Counter() for _ in range(folds)]
     numbers = [0] * len(examples)
     for name in names:
-        wanted = Counter(labels[place] for place in groups[name])
+        wanted = Counter(labels[position] for position in groups[name])
         fold = min(range(folds), key=lambda k: (sum(held[k][one] * n for one, n in wanted.items()), held[k].total(), k))
         held[fold].update(wanted)
-        for place in groups[name]:
-            numbers[place] = fold
+        for position in groups[name]:
+            numbers[position] = fold
     return numbers
 
 

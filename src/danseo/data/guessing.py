@@ -8,42 +8,41 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from danseo.data.roles import NAMES, TAG, is_number, roles_of
 from danseo.errors import DanseoError, DataError
 from danseo.files import read_bytes
 from danseo.tasks.own.description import Description
+from danseo.tasks.own.hub_data import hub_data, hub_file
 from danseo.tasks.own.tables import blocks_of, rows_of, suffix_of
 
 _LOOKED_AT = 2000
-_NAMES = {
-    "id": ("id", "guid", "idx", "index", "번호"),
-    "label": (
-        "label", "gold_label", "answer", "score", "class", "category", "sentiment", "rating", "hate",
-        "라벨", "레이블", "분류", "감정",
-    ),
-    "text": (
-        "text", "document", "sentence1", "premise", "sentence", "context", "content", "review",
-        "comment", "comments", "title",
-        "문장", "내용", "텍스트", "리뷰", "본문", "제목",
-    ),
-    "pair": ("sentence2", "hypothesis", "question", "pair", "text2"),
-}  # fmt: skip
-_TAG = re.compile(r"O|[BI]-\S+")
+_FEW = 1000  # rows; of fewer, a tenth would say too little of a model
+_SHARE, _SHARE_OF_FEW = 0.1, 0.2
 
 
 def describe_files(files: Sequence[Path], out: Path) -> str:
     """The text of a task file for one file (a share is held out) or two (train and dev)."""
     if not 1 <= len(files) <= 2:
         raise DanseoError("name one file, or two: train and dev")
+    named = [(str(file), role) for file, role in zip(files, ("train", "dev"), strict=False)]
+    files = [_found(file, role) for file, (_, role) in zip(files, named, strict=True)]
     path = files[0]
     encoding = _encoding(path)
     found: dict[str, Any] = {"encoding": encoding} if encoding != "utf-8" else {}
     base = Description(name=out.stem, folder=".", kind="classify", encoding=encoding)
     found |= _structure(path, base)
-    places = [_relative(file, out) for file in files]
+    paths = [name if hub_data(name) and not Path(name).is_file() else _relative(Path(name), out) for name, _ in named]
     if len(files) > 1 and found.get("label") and found["kind"] == "classify" and _differ_in_case(files, base, found):
         found["lower"] = True
-    document = {"kind": found.pop("kind"), "train": places[0], "dev": places[1] if len(places) > 1 else 0.1, **found}
+    share = found.pop("share", _SHARE)
+    document = {"kind": found.pop("kind"), "train": paths[0], "dev": paths[1] if len(paths) > 1 else share, **found}
     return _written(document, path)
+
+
+def _found(file: Path, role: str) -> Path:
+    """The file itself, or what the Hub has under that name."""
+    data = None if file.exists() else hub_data(str(file))
+    return hub_file(data, role) if data else file
 
 
 def _differ_in_case(files: Sequence[Path], base: Description, found: dict[str, Any]) -> bool:
@@ -100,7 +99,7 @@ def _conll(path: Path, base: Description) -> str | None:
     if fields and all(len(each) == 10 for each in fields) and all(re.fullmatch(r"[\d.-]+", f[0]) for f in fields):
         return "parse"
     tags = [each[-1] for each in fields]
-    return "tag" if len(blocks) > 1 and all(_TAG.fullmatch(tag) for tag in tags) and set(tags) != {"O"} else None
+    return "tag" if len(blocks) > 1 and all(TAG.fullmatch(tag) for tag in tags) and set(tags) != {"O"} else None
 
 
 def _columns(path: Path, base: Description) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def _columns(path: Path, base: Description) -> dict[str, Any]:
     rows = [row.values for row in islice(rows_of(path, base), _LOOKED_AT)]
     if not rows:
         raise DataError(f"{path} holds no rows; is it the right file?")
-    return {**_roles(rows, path), **found}
+    return {**roles_of(rows, path), **found, "share": _SHARE if len(rows) >= _FEW else _SHARE_OF_FEW}
 
 
 def _separation(path: Path, base: Description) -> dict[str, Any]:
@@ -128,84 +127,22 @@ def _separation(path: Path, base: Description) -> dict[str, Any]:
         raise DataError(f"{path}: no separator is to be seen in its first line; tabs or commas between columns are due")
     found: dict[str, Any] = {"separator": mark} if mark != due else {}
     first = [name.strip().strip('"').lstrip("\ufeff") for name in lines[0].split(mark)]
-    known = {name for names in _NAMES.values() for name in names}
-    is_header = any(name.casefold() in known for name in first) or not any(_is_number(name) for name in first)
+    known = {name for names in NAMES.values() for name in names}
+    is_header = any(name.casefold() in known for name in first) or not any(is_number(name) for name in first)
     return found if is_header else {**found, "header": False}
 
 
-def _is_number(text: str) -> bool:
-    return bool(re.fullmatch(r"[-+]?\d+(\.\d+)?", text.strip()))
-
-
-def _roles(rows: Sequence[Any], path: Path) -> dict[str, Any]:
-    columns = [name for name in rows[0] if all(name in row for row in rows)]
-    texts = {name: [str(row[name]) for row in rows] for name in columns}
-    named = {
-        role: next((c for n in names for c in columns if c.casefold() == n), None) for role, names in _NAMES.items()
-    }
-    entities = [name for name in columns if _is_entity(rows, name)]
-    if len(entities) >= 2 and named["text"]:
-        return _relation(named, entities, texts)
-    if spans := next((name for name in columns if _is_spans(rows, name)), None):
-        return {"kind": "tag", "text": named["text"] or _longest(texts, {spans}), "spans": spans}
-    label = named["label"] or _fewest(texts)
-    if label is None:
-        raise DataError(f"{path}: no column looks like a label ({', '.join(columns)}); write the task file by hand")
-    text = named["text"] if named["text"] != label else None
-    text = text or _longest(texts, {label, named["id"] or ""})
-    numbers = [value for value in texts[label] if _is_number(value)]
-    is_score = len(numbers) == len(rows) and (len(set(numbers)) > 20 or any("." in value for value in numbers))
-    found = {"kind": "score" if is_score else "classify", "text": text}
-    found |= {"pair": named["pair"]} if named["pair"] and named["pair"] not in (label, text) else {}
-    found |= {"label": label}
-    ids = named["id"] and texts[named["id"]]
-    return found | ({"id": named["id"]} if ids and len(set(ids)) == len(ids) else {})
-
-
-def _relation(named: dict[str, Any], entities: Sequence[str], texts: dict[str, list[str]]) -> dict[str, Any]:
-    subject = next((name for name in entities if "subj" in name.casefold()), entities[0])
-    other = next(name for name in entities if name != subject)
-    found = {"kind": "relation", "text": named["text"], "subject": subject, "object": other, "label": named["label"]}
-    found |= {"id": named["id"]} if named["id"] else {}
-    none = next((value for value in set(texts.get(named["label"], ())) if value.casefold() in _NOTHING), None)
-    return found | ({"none": none} if none else {})
-
-
-_NOTHING = ("no_relation", "none", "na", "무관", "없음", "관계없음", "other")
-
-
-def _is_entity(rows: Sequence[Any], name: str) -> bool:
-    value = rows[0][name]
-    return (isinstance(value, dict) and ("start_idx" in value or "start" in value)) or (
-        isinstance(value, str) and value.startswith("{") and "start" in value
-    )
-
-
-def _is_spans(rows: Sequence[Any], name: str) -> bool:
-    found = [row[name] for row in rows if row[name]]
-    return bool(found) and all(
-        isinstance(v, list) and isinstance(v[0], dict) and {"start", "end"} <= v[0].keys() for v in found
-    )
-
-
-def _fewest(texts: dict[str, list[str]]) -> str | None:
-    """The column with the fewest different values, if they repeat."""
-    counts = {name: len(set(values)) for name, values in texts.items()}
-    likely = {name: count for name, count in counts.items() if 2 <= count <= max(2, len(texts[name]) // 3)}
-    return min(likely, key=lambda name: likely[name]) if likely else None
-
-
-def _longest(texts: dict[str, list[str]], without: set[str]) -> str:
-    return max((name for name in texts if name not in without), key=lambda name: sum(map(len, texts[name])))
-
-
 _COMMENTS = {
-    "kind": "classify, choose, score, tag, relation, parse or answer",
+    "kind": "classify, labels, choose, score, tag, relation, parse or answer",
     "train": "paths start at this file",
     "dev": "a file, or the share of train that is held out",
     "text": "columns by name",
     "pair": "the second text",
     "label": "what is to be learnt",
+    "labels": "columns that hold 0 or 1",
+    "label_separator": "between the labels of a text",
+    "choices": "columns of the candidates, in the order of the labels",
+    "group": "what belongs together and stays on one side of a split",
     "id": "a column that tells rows apart",
     "none": "the label that says that there is nothing to find",
     "lower": "train and dev write the same labels with other capitals",

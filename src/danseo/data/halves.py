@@ -19,5 +19,5 @@ def _are_kept_together(task: Task) -> bool:
 
 
 def in_half(task: Task, examples: Sequence[Any], half: str) -> list[int]:
-    """The places of the examples of one half; all of them for dev."""
-    return [place for place, example in enumerate(examples) if half == "dev" or half_of(task, example) == half]
+    """The positions of the examples of one half; all of them for dev."""
+    return [position for position, example in enumerate(examples) if half == "dev" or half_of(task, example) == half]

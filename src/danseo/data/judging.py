@@ -31,7 +31,13 @@ def _understood(task: Task, splits: Mapping[str, Sequence[Any]], root: Path) -> 
         rows.append((split, f"{len(examples):,} examples of {require_file(task, split, root)}{share}"))
     columns = ("text", "pair", "label", "question", "answer", "subject", "object", "spans", "group", "id")
     rows += [(name, f"column {value}") for name in columns if (value := getattr(description, name))]
-    if not description.id and description.kind in ("classify", "score", "relation", "tag"):
+    if description.kind == "labels" and description.label:
+        rows.append(("labels are lists, or have between them", description.label_separator))
+    elif description.kind == "labels":
+        rows.append(("columns that hold 0 or 1", ", ".join(description.labels)))
+    if description.choices:
+        rows.append(("candidates", f"columns {', '.join(description.choices)}"))
+    if not description.id and description.kind in ("classify", "labels", "choose", "score", "relation", "tag"):
         rows.append(("id", "none named: examples are numbered from 1"))
     return Table(f"{task.name}: what was understood", ("what", "value"), rows)
 
@@ -88,6 +94,7 @@ def _oddities(task: Task, splits: Mapping[str, Sequence[Any]]) -> Table:
         ("inputs that occur before", *(len(found) - len(set(found)) for found in keys.values())),
         ("same input, different gold", conflicts, None),
         ("inputs that train has, too", None, leaks),
+        *_without_labels(task, splits),
         ("empty texts", *(sum(not text.strip() for text in found) for found in texts.values())),
         (f"texts of more than {LONG:,} characters", *(sum(len(t) > LONG for t in found) for found in texts.values())),
     ]
@@ -96,14 +103,24 @@ def _oddities(task: Task, splits: Mapping[str, Sequence[Any]]) -> Table:
     return Table("what to look at", ("what", "train", "dev"), rows, note)
 
 
+def _without_labels(task: Task, splits: Mapping[str, Sequence[Any]]) -> list[tuple[object, ...]]:
+    if task.kind != "labels":
+        return []
+    return [("texts without any label", *(sum(not e.gold for e in examples) for examples in splits.values()))]
+
+
 def _examples(splits: Mapping[str, Sequence[Any]]) -> Table:
     rows: list[tuple[object, ...]] = []
     for split, examples in splits.items():
         rows += [
-            (split, example.guid, _short(" ⇥ ".join(_key(example)[:2])), _short(str(example.gold)))
+            (split, example.guid, _short(" ⇥ ".join(_key(example)[:2])), _short(_shown(example.gold)))
             for example in examples[:2]
         ]
     return Table("examples", ("split", "guid", "text", "gold"), rows)
+
+
+def _shown(gold: Any) -> str:
+    return ", ".join(map(str, gold)) or "(none)" if isinstance(gold, tuple) else str(gold)
 
 
 def _short(text: str) -> str:

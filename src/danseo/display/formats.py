@@ -45,10 +45,10 @@ def compact(table: Table) -> Table:
     """The table for people: what is the same in all rows is said once below it, as are the metrics of the tasks."""
     said: list[str] = []
     left: list[int] = []
-    for place, (name, column) in enumerate(zip(table.columns, table.by_column(), strict=True)):
-        known = [cells[place] for cells, value in zip(table.cells(), column, strict=True) if value is not None]
+    for position, (name, column) in enumerate(zip(table.columns, table.by_column(), strict=True)):
+        known = [cells[position] for cells, value in zip(table.cells(), column, strict=True) if value is not None]
         if name not in table.once or (len(set(known)) > 1 and not _is_by_task(table, name)):
-            left.append(place)
+            left.append(position)
         elif known:
             said.append(f"{name} {', '.join(dict.fromkeys(known))}")
     note = "\n".join(filter(None, ("; ".join(said), table.note)))

@@ -10,7 +10,7 @@ from typing import Any, Self
 from danseo.display.escaping import say, visible
 
 _SHOWN_EVERY = 0.2  # seconds
-_BAR = 20  # places
+_BAR = 20  # characters
 
 
 class Waiting:
@@ -52,22 +52,22 @@ class Waiting:
             say(f"{self.title}: {100 * done / total:.0f} %, ETA {left:.0f} s")
 
 
-class TrainingProgress:
-    """Shows steps as they come; without a terminal it speaks only at evaluations."""
+class LiveDisplay:
+    """Something that is drawn on a terminal, with lines above it; elsewhere there are only the lines."""
 
-    def __init__(self, title: str, *, quiet: bool = False, best: Callable[[float], str] = "best {:.2f}".format) -> None:
-        self.title, self.quiet, self.best = title, quiet, best
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
         self.bar: Any = None
-        self.task: Any = None
-        self.due = 0.0
+
+    def draw_on(self, console: Any) -> Any:
+        """What is drawn, by rich: it can be started and stopped."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn
 
-            columns = BarColumn(bar_width=_BAR), TextColumn("{task.fields[state]}", markup=False)
-            self.bar = Progress(*columns, console=Console(stderr=True))
+            self.bar = self.draw_on(Console(stderr=True))
             self.bar.start()
         return self
 
@@ -85,6 +85,22 @@ class TrainingProgress:
             self.bar.console.print(visible(text, keep="\n"), highlight=False, markup=False)
         else:
             say(text)
+
+
+class TrainingProgress(LiveDisplay):
+    """Shows steps as they come; without a terminal it speaks only at evaluations."""
+
+    def __init__(self, title: str, *, quiet: bool = False, best: Callable[[float], str] = "best {:.2f}".format) -> None:
+        super().__init__(quiet=quiet)
+        self.title, self.best = title, best
+        self.task: Any = None
+        self.due = 0.0
+
+    def draw_on(self, console: Any) -> Any:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = BarColumn(bar_width=_BAR), TextColumn("{task.fields[state]}", markup=False)
+        return Progress(*columns, console=console)
 
     def step(self, step: Any, progress: Any) -> None:
         """One optimiser step; it is shown now and then, as the losses of a GPU are waited for when they are read."""

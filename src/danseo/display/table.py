@@ -105,13 +105,13 @@ class Table:
 
     def by_column(self) -> list[list[object]]:
         """The values of every column."""
-        return [[row[place] for row in self.rows] for place in range(len(self.columns))]
+        return [[row[position] for row in self.rows] for position in range(len(self.columns))]
 
-    def only(self, places: Sequence[int]) -> "Table":
+    def only(self, positions: Sequence[int]) -> "Table":
         """The table with some of its columns."""
-        keys = None if self.keys is None else sum(place < self.keys for place in places)
-        rows = [tuple(row[place] for place in places) for row in self.rows]
-        return replace(self, columns=tuple(self.columns[place] for place in places), rows=rows, keys=keys)
+        keys = None if self.keys is None else sum(position < self.keys for position in positions)
+        rows = [tuple(row[position] for position in positions) for row in self.rows]
+        return replace(self, columns=tuple(self.columns[position] for position in positions), rows=rows, keys=keys)
 
     def without_empty(self) -> "Table":
         """The table without columns that say nothing."""
@@ -123,7 +123,7 @@ class Table:
         if self.section not in self.columns:
             return [("", self)]
         at = self.columns.index(self.section)
-        others = self.only([place for place in range(len(self.columns)) if place != at])
+        others = self.only([position for position in range(len(self.columns)) if position != at])
         parts: dict[str, list[tuple[object, ...]]] = {}
         for cells, row in zip(self.cells(), others.rows, strict=True):
             parts.setdefault(cells[at], []).append(row)
@@ -197,8 +197,8 @@ def _tex(text: str) -> str:
 
 def _characters(table: Table) -> int:
     """How long the longest line is, a heading's column aside."""
-    places = [place for place, name in enumerate(table.columns) if name != table.section]
-    texts = [[cells[place] for cells in (table.columns, *table.cells())] for place in places]
+    positions = [position for position, name in enumerate(table.columns) if name != table.section]
+    texts = [[cells[position] for cells in (table.columns, *table.cells())] for position in positions]
     return sum(2 + max(map(len, column)) for column in texts)
 
 

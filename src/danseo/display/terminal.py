@@ -106,9 +106,9 @@ def _set(
     table: Table, width: int | None, stars: bool, gap: int, words: int | None, sentence: int | None, name: int | None
 ) -> Layout | None:
     cells, numeric = _starred(table, stars), table.is_numeric()
-    full = [max((_places(row[k]) for row in cells), default=0) for k in range(len(table.columns))]
+    full = [max((_width(row[k]) for row in cells), default=0) for k in range(len(table.columns))]
     heads = [_header(title, words and max(words, w)) for title, w in zip(table.columns, full, strict=True)]
-    above = [max(map(_places, head.split("\n"))) for head in heads]
+    above = [max(map(_width, head.split("\n"))) for head in heads]
     limits = [None if numeric[k] else name if _is_name(cells, k) else sentence for k in range(len(full))]
     least = [max(a, w if limit is None else min(w, limit)) for a, w, limit in zip(above, full, limits, strict=True)]
     room = None if width is None else width - _EDGES - gap * (len(full) - 1)
@@ -124,14 +124,14 @@ def _shrunk(widths: list[int], least: Sequence[int], room: int | None) -> list[i
         return None
     widths = [min(width, max(room, low)) for width, low in zip(widths, least, strict=True)]
     while sum(widths) > room:
-        place = max((k for k in range(len(widths)) if widths[k] > least[k]), key=lambda k: widths[k])
-        widths[place] -= 1
+        position = max((k for k in range(len(widths)) if widths[k] > least[k]), key=lambda k: widths[k])
+        widths[position] -= 1
     return widths
 
 
-def _is_name(cells: Sequence[Sequence[str]], place: int) -> bool:
+def _is_name(cells: Sequence[Sequence[str]], position: int) -> bool:
     """Guids, paths and ids broken in two are no use."""
-    return all(" " not in row[place] and len(row[place]) <= _WHOLE for row in cells)
+    return all(" " not in row[position] and len(row[position]) <= _WHOLE for row in cells)
 
 
 def _blocks(table: Table, width: int, stars: bool) -> list[Table]:
@@ -141,10 +141,10 @@ def _blocks(table: Table, width: int, stars: bool) -> list[Table]:
     table = _numbered(table)
     keys = list(range(table.keys or 0))
     blocks: list[list[int]] = [[]]
-    for place in range(len(keys), len(table.columns)):
-        if blocks[-1] and not _layout(table.only([*keys, *blocks[-1], place]), width, stars, _WAYS[:-1]):
+    for position in range(len(keys), len(table.columns)):
+        if blocks[-1] and not _layout(table.only([*keys, *blocks[-1], position]), width, stars, _WAYS[:-1]):
             blocks.append([])
-        blocks[-1].append(place)
+        blocks[-1].append(position)
     return [table.only([*keys, *block]) for block in blocks] if len(blocks) > 1 else [table]
 
 
@@ -162,8 +162,8 @@ def _numbered(table: Table) -> Table:
 # Texts
 
 
-def _places(text: str) -> int:
-    """Places on the screen: Korean characters take two each."""
+def _width(text: str) -> int:
+    """Columns on the screen: Korean characters take two each."""
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -178,7 +178,7 @@ def broken(text: str, width: int) -> str:
     """The text in lines of a width: between words, else behind signs such as - and /, else anywhere."""
     lines = [""]
     for piece in _pieces(text, width):
-        if _places(lines[-1] + piece.rstrip()) > width and lines[-1]:
+        if _width(lines[-1] + piece.rstrip()) > width and lines[-1]:
             lines[-1] = lines[-1].rstrip()
             lines.append("")
         lines[-1] += piece if lines[-1] or piece.strip() else ""
@@ -190,9 +190,9 @@ def _pieces(text: str, width: int) -> list[str]:
 
     pieces: list[str] = []
     for word in re.findall(r"\S+\s*|\s+", text):
-        if _places(word.rstrip()) <= width:
+        if _width(word.rstrip()) <= width:
             pieces.append(word)
             continue
         for part in re.findall(r"[^-/_+@=,.:]*[-/_+@=,.:]+|[^-/_+@=,.:]+", word):
-            pieces += [part] if _places(part.rstrip()) <= width else chop_cells(part, width)
+            pieces += [part] if _width(part.rstrip()) <= width else chop_cells(part, width)
     return pieces

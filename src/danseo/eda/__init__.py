@@ -16,19 +16,21 @@ from danseo.eda.panels import Panel
 from danseo.eda.parses import DP
 from danseo.eda.questions import MRC
 from danseo.eda.relations import relation_view
-from danseo.eda.sentences import number_view, pair_view, text_view
+from danseo.eda.sentences import number_view, pair_view, several_view, text_view
 from danseo.eda.view import Splits, View
 from danseo.errors import DanseoError
 from danseo.records import Example
 from danseo.tasks.task import Task
 
-__all__ = ["Description", "describe"]
+__all__ = ["Description", "describe", "view_of"]
 
 _VIEWS: Mapping[tuple[str, str], Callable[[Task], View]] = {
     ("classify", "text"): text_view,
     ("classify", "pair"): pair_view,
     ("classify", "choices"): text_view,
     ("classify", "relation"): relation_view,
+    ("labels", "text"): several_view,
+    ("labels", "pair"): several_view,
     ("score", "text"): number_view,
     ("score", "pair"): number_view,
     ("tag", "text"): entity_view,
@@ -55,12 +57,17 @@ class Description:
         return {"task": self.task, "rows": dict(self.rows), "tables": [table.as_dict() for table in self.tables]}
 
 
+def view_of(task: Task) -> View:
+    """How to look at the examples of a task."""
+    return _VIEWS[task.kind, task.form](task)
+
+
 def describe(task: Task, splits: Mapping[str, Sequence[Example]]) -> Description:
     """Describe the splits of a task; with two of them, also how the second differs from the first."""
     if not splits or not all(splits.values()):
         raise DanseoError(f"no examples of {task.name} to describe; `danseo data check` shows what is missing")
     ordered = dict(sorted(splits.items(), key=lambda item: item[0] != "train"))
-    view = _VIEWS[task.kind, task.form](task)
+    view = view_of(task)
     rows = {split: task.rows(examples) for split, examples in ordered.items()}
     tables = (
         rows_table(task, ordered),
@@ -71,7 +78,7 @@ def describe(task: Task, splits: Mapping[str, Sequence[Example]]) -> Description
         *duplicate_tables(view, ordered),
         character_table(view, ordered),
     )
-    panels = (label_panel(view, ordered), length_panel(view, ordered), view.panel(ordered))
+    panels = (label_panel(view, ordered), length_panel(view, ordered), view.panel(ordered), *view.panels(ordered))
     return Description(task.name, _title(task, rows), rows, tables, tuple(panel for panel in panels if panel))
 
 

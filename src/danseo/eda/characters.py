@@ -67,18 +67,18 @@ def _rows_of_split(view: View, split: str, examples: Sequence[Any]) -> dict[str,
     rows: dict[str, tuple[object, ...]] = {}
     for name, characters in kinds.items():
         search = re.compile(f"[{re.escape(''.join(characters))}]").search
-        places = [place for place, text in enumerate(texts) if search(text)]
+        positions = [position for position, text in enumerate(texts) if search(text)]
         count = sum(counter[character] for character in characters)
-        rows[name] = (name, split, count, *_where(places, examples, _most(characters, counter)))
+        rows[name] = (name, split, count, *_where(positions, examples, _most(characters, counter)))
     for form in FORMS:
-        if places := [place for place, text in enumerate(texts) if not unicodedata.is_normalized(form, text)]:
+        if positions := [position for position, text in enumerate(texts) if not unicodedata.is_normalized(form, text)]:
             changed = [c for c in counter if not unicodedata.is_normalized(form, c)]
-            rows[_change(form)] = (_change(form), split, None, *_where(places, examples, _most(changed, counter)))
+            rows[_change(form)] = (_change(form), split, None, *_where(positions, examples, _most(changed, counter)))
     return rows
 
 
-def _where(places: Sequence[int], examples: Sequence[Any], most: str) -> tuple[object, ...]:
-    return len(places), percent(len(places), len(examples)), most or None, examples[places[0]].guid
+def _where(positions: Sequence[int], examples: Sequence[Any], most: str) -> tuple[object, ...]:
+    return len(positions), percent(len(positions), len(examples)), most or None, examples[positions[0]].guid
 
 
 def _most(characters: Iterable[str], counter: Counter[str], limit: int = 3) -> str:

@@ -83,8 +83,8 @@ def label_names(counts: Mapping[str, Counter[str]], order: Sequence[str] = ()) -
     """The labels that occur: in the order given, or the most frequent of the first split first."""
     seen = dict.fromkeys(name for counter in counts.values() for name, count in counter.items() if count)
     if order:
-        place = {name: k for k, name in enumerate(order)}
-        return sorted(seen, key=lambda name: place.get(name, len(place)))
+        position = {name: k for k, name in enumerate(order)}
+        return sorted(seen, key=lambda name: position.get(name, len(position)))
     return sorted(seen, key=lambda name: tuple(-counter[name] for counter in counts.values()))
 
 

@@ -15,7 +15,7 @@ _NOISE = re.compile(r"[\W_]+")
 _SHOWN = 5
 SAME = "input"
 CONFLICT = "input, another gold"
-ALIKE = "input but for spaces and punctuation"
+NEAR = "input but for spaces and punctuation"
 Group = Sequence[Any]
 
 
@@ -69,7 +69,7 @@ def _guid_table(found: Mapping[str, tuple[Findings, int]]) -> Table:
         (name, where, tuple(example.guid for example in islice(chain.from_iterable(finding.groups), _SHOWN)))
         for where, (findings, _) in found.items()
         for name, finding in findings.items()
-        if finding.count and not (name == ALIKE and finding.count == findings[SAME].count)
+        if finding.count and not (name == NEAR and finding.count == findings[SAME].count)
     ]
     return Table("Duplicates: where to look", ("same", "where", "first guids, those of a group together"), rows)
 
@@ -77,11 +77,11 @@ def _guid_table(found: Mapping[str, tuple[Findings, int]]) -> Table:
 def _within(view: View, examples: Sequence[Any], loose: Loosen) -> Findings:
     exact = _repeated(examples, lambda example: view.key(example, _exact))
     conflicts = [_telling(group, view) for group in exact if len({view.gold(example) for example in group}) > 1]
-    alike = _repeated(examples, lambda example: view.key(example, loose))
+    near = _repeated(examples, lambda example: view.key(example, loose))
     findings = {
         SAME: Finding(exact, _surplus(exact), "surplus rows"),
         CONFLICT: Finding(conflicts, len(conflicts), "inputs"),
-        ALIKE: Finding(_new_first(alike, exact), _surplus(alike), "surplus rows"),
+        NEAR: Finding(_new_first(near, exact), _surplus(near), "surplus rows"),
     }
     if view.swapped:
         pairs = _swapped_pairs(view, view.swapped, examples)
@@ -95,8 +95,8 @@ def _within(view: View, examples: Sequence[Any], loose: Loosen) -> Findings:
 def _across(view: View, before: Sequence[Any], after: Sequence[Any], loose: Loosen) -> Findings:
     exact = _met(before, after, lambda example: view.key(example, _exact))
     conflicts = [pair for pair in exact if view.gold(pair[0]) != view.gold(pair[1])]
-    alike = _met(before, after, lambda example: view.key(example, loose))
-    found: dict[str, Sequence[Group]] = {SAME: exact, CONFLICT: conflicts, ALIKE: _new_first(alike, exact)}
+    near = _met(before, after, lambda example: view.key(example, loose))
+    found: dict[str, Sequence[Group]] = {SAME: exact, CONFLICT: conflicts, NEAR: _new_first(near, exact)}
     if view.shared:
         found[view.sharing] = _met(before, after, view.shared)
     return {name: Finding(pairs, len(pairs), "rows") for name, pairs in found.items()}

@@ -30,10 +30,10 @@ def orphans(example: TextExample) -> int:
     return sum(tag[0] == "I" and before[1:] != tag[1:] for before, tag in pairwise(("O", *example.gold)))
 
 
-def _space_tags(examples: Sequence[TextExample], place: str) -> Tally:
+def _space_tags(examples: Sequence[TextExample], prefix: str) -> Tally:
     """How many of the spaces carry a B- or I- tag."""
     return tally_flags(
-        (example.guid, tag[0] == place)
+        (example.guid, tag[0] == prefix)
         for example in examples
         for character, tag in zip(example.text, example.gold, strict=True)
         if character.isspace()

@@ -26,10 +26,10 @@ def crosses(example: ParseExample) -> bool:
 def loops(example: ParseExample) -> bool:
     """Whether some word never reaches the root."""
     heads = [head for head, _ in example.gold]
-    for place in range(1, len(heads) + 1):
+    for position in range(1, len(heads) + 1):
         for _ in heads:
-            place = heads[place - 1] if place else 0
-        if place:
+            position = heads[position - 1] if position else 0
+        if position:
             return True
     return False
 

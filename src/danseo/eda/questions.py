@@ -14,7 +14,7 @@ _UNANSWERABLE = 3
 _QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")
 
 
-def place_of_answer(example: QuestionExample, parts: int) -> int | None:
+def position_of_answer(example: QuestionExample, parts: int) -> int | None:
     """In which of so many equal parts of the passage the first answer begins, from 0."""
     return min(example.starts[0] * parts // len(example.text), parts - 1) if example.starts else None
 
@@ -52,19 +52,19 @@ def answers_table(splits: Splits) -> Table:
     return distribution_table("Accepted answers per question", "answers", counts, order=order)
 
 
-def place_table(splits: Splits) -> Table:
+def position_table(splits: Splits) -> Table:
     counts = {}
     for split, examples in splits.items():
-        places = (place_of_answer(example, len(_QUARTERS)) for example in examples)
-        counts[split] = Counter(_QUARTERS[place] for place in places if place is not None)
+        positions = (position_of_answer(example, len(_QUARTERS)) for example in examples)
+        counts[split] = Counter(_QUARTERS[position] for position in positions if position is not None)
     return distribution_table("Where in the passage the first answer begins", "place", counts, order=_QUARTERS)
 
 
-def place_panel(splits: Splits) -> Lines:
+def position_panel(splits: Splits) -> Lines:
     """The beginning of answers along the passage, in steps of a tenth."""
     lines = []
     for split, examples in splits.items():
-        counter = Counter(place for e in examples if (place := place_of_answer(e, 10)) is not None)
+        counter = Counter(position for e in examples if (position := position_of_answer(e, 10)) is not None)
         points = [(10 * k + 5, percent(counter[k], counter.total()) or 0.0) for k in range(10)]
         lines.append(Line("answers", split, points))
     return Lines("Where answers begin", lines, "% of the passage before the answer", "% of the answers, per tenth")
@@ -89,6 +89,6 @@ MRC = View(
     sharing="passage",
     gold=lambda example: frozenset(example.gold),
     label_order=tuple(QUESTION_TYPES.values()),
-    tables=lambda splits: [answers_table(splits), place_table(splits), check_table(splits)],
-    panel=place_panel,
+    tables=lambda splits: [answers_table(splits), position_table(splits), check_table(splits)],
+    panel=position_panel,
 )

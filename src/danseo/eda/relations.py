@@ -1,12 +1,15 @@
-"""Sentences with a subject and an object: their types, their places, and what dev repeats of train (re)."""
+"""Sentences with a subject and an object: their types, their positions, and what dev repeats of train (re)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from danseo.display.table import Table
 from danseo.eda.counting import Tally, checks_table, distribution_table, label_names, percent, tally
-from danseo.eda.panels import Heat
+from danseo.eda.labels import ratio_panel, source_panel
+from danseo.eda.lengths import cumulated
+from danseo.eda.panels import Heat, Line, Lines
 from danseo.eda.view import Key, Length, Loosen, Splits, View, characters
 from danseo.records import Entity, RelationExample
 from danseo.tasks.task import Task
@@ -131,14 +134,14 @@ def heat_panel(splits: Splits, labels: Sequence[str]) -> Heat | None:
 
 
 def _key(example: RelationExample, loose: Loosen) -> Key:
-    return loose(example.text), *_place(example, example.subject, loose), *_place(example, example.object, loose)
+    return loose(example.text), *_position(example, example.subject, loose), *_position(example, example.object, loose)
 
 
 def _swapped(example: RelationExample, loose: Loosen) -> Key:
-    return loose(example.text), *_place(example, example.object, loose), *_place(example, example.subject, loose)
+    return loose(example.text), *_position(example, example.object, loose), *_position(example, example.subject, loose)
 
 
-def _place(example: RelationExample, entity: Entity, loose: Loosen) -> tuple[int, str]:
+def _position(example: RelationExample, entity: Entity, loose: Loosen) -> tuple[int, str]:
     """Where the entity ends among the characters that loosening leaves, and how it reads."""
     return len(loose(example.text[: entity.end])), loose(entity.word)
 
@@ -153,8 +156,25 @@ def _tables(splits: Splits, nothing: str) -> list[Table]:
     return [table for table in tables if table]
 
 
+def gap_panel(splits: Splits) -> Lines:
+    """How far apart the entities are, up to the 99th percentile."""
+    measured = {split: sorted(map(gap, examples)) for split, examples in splits.items()}
+    lines = [
+        Line("gap", split, cumulated(values[: -(-99 * len(values) // 100)], len(values)))
+        for split, values in measured.items()
+    ]
+    return Lines("Gap between the entities", lines, "characters", "% not longer than this", steps=True)
+
+
 def relation_view(task: Task) -> View:
     """Sentences with two entities and their relation."""
+    view = _relation_view(task)
+    return replace(
+        view, panels=lambda splits: (ratio_panel(view, splits), source_panel(view, splits), gap_panel(splits))
+    )
+
+
+def _relation_view(task: Task) -> View:
     return View(
         label=task.label_word,
         unit="row",

@@ -1,11 +1,12 @@
 """Single texts and pairs of texts, with labels or with numbers."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from danseo.display.table import Table
-from danseo.eda.counting import checks_table, tally
+from danseo.eda.counting import checks_table, distribution_table, tally
 from danseo.eda.labels import ratio_panel, source_panel
 from danseo.eda.lengths import cumulated, percentile
 from danseo.eda.panels import Line, Lines
@@ -14,6 +15,7 @@ from danseo.records import TextExample
 from danseo.tasks.task import Task
 
 SIMILAR = 3.0  # KLUE calls a pair from here on a paraphrase
+_SETS = 12
 _BINS = tuple(f"{k / 2:g}–{(k + 1) / 2:g}" for k in range(10))
 
 
@@ -78,7 +80,7 @@ def overlap_panel(splits: Splits, task: Task) -> Lines:
     return Lines(title, lines, x_label, "% that copy no more than this", steps=True)
 
 
-_ALIKE = ("the two sentences are the same", lambda example: example.text == example.pair)
+_SAME = ("the two sentences are the same", lambda example: example.text == example.pair)
 _WITHIN = ("one sentence holds the other", lambda e: e.text != e.pair and (e.text in e.pair or e.pair in e.text))
 
 
@@ -95,6 +97,34 @@ def text_view(task: Task) -> View:
         panel=lambda splits: ratio_panel(view, splits),
     )
     return view
+
+
+def several_view(task: Task) -> View:
+    """One text or two with any number of labels."""
+    view = View(
+        label=task.label_word,
+        unit="label of a row",
+        labels=lambda example: example.gold,
+        label_order=task.labels,
+        tables=_together,
+        panel=lambda splits: ratio_panel(view, splits),
+        **_parts(task),
+    )
+    return view
+
+
+def _together(splits: Splits) -> list[Table]:
+    """How many labels rows have, and which come together."""
+    sizes = {split: Counter(str(len(example.gold)) for example in examples) for split, examples in splits.items()}
+    sets = {split: Counter(" + ".join(e.gold) or "(none)" for e in examples) for split, examples in splits.items()}
+    shown = {name for counter in sets.values() for name, _ in counter.most_common(_SETS)}
+    kept = {s: Counter({name: counter[name] for name in shown}) for s, counter in sets.items()}
+    kept = {s: counter + Counter({"(others)": sets[s].total() - counter.total()}) for s, counter in kept.items()}
+    note = f"The {_SETS} most frequent of each split, of {len(set().union(*sets.values())):,}."
+    return [
+        distribution_table("Labels per row", "labels", sizes, independent=True),
+        distribution_table("Labels together", "labels of a row", kept, independent=False, note=note),
+    ]
 
 
 def number_view(task: Task) -> View:
@@ -116,7 +146,7 @@ def number_view(task: Task) -> View:
 
 def _number_checks(task: Task) -> list[Any]:
     similar = [] if task.own else [(f"score of {SIMILAR} or more", lambda example: example.gold >= SIMILAR)]
-    return [*similar, _ALIKE, _WITHIN]
+    return [*similar, _SAME, _WITHIN]
 
 
 def pair_view(task: Task) -> View:
@@ -126,7 +156,7 @@ def pair_view(task: Task) -> View:
         unit="row",
         labels=lambda example: (example.gold,),
         label_order=task.labels,
-        tables=lambda splits: [overlap_table(splits, task), *_pair_checks([_ALIKE, _WITHIN], splits)],
+        tables=lambda splits: [overlap_table(splits, task), *_pair_checks([_SAME, _WITHIN], splits)],
         panel=lambda splits: overlap_panel(splits, task),
         **_parts(task),
     )

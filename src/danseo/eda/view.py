@@ -47,6 +47,8 @@ class View:
     """The order of labels that have one; others are sorted by how often they occur."""
     tables: Callable[[Splits], list[Table]] = lambda splits: []
     panel: Callable[[Splits], Panel | None] = lambda splits: None
+    panels: Callable[[Splits], Sequence[Panel | None]] = lambda splits: ()
+    """More of them, below the others."""
 
 
 def characters(text: Callable[[Any], str]) -> Length:

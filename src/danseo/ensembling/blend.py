@@ -42,6 +42,7 @@ def make_blend(members: Members, method: str) -> Blend:
     """The blend of the members by a method, ready to be asked with weights."""
     from danseo.ensembling.labels import Labels
     from danseo.ensembling.numbers import Numbers
+    from danseo.ensembling.several import Several
     from danseo.ensembling.slots import Slots
     from danseo.ensembling.spans import Spans
     from danseo.ensembling.tags import Tags
@@ -49,6 +50,7 @@ def make_blend(members: Members, method: str) -> Blend:
 
     kinds: dict[str, Callable[[Members, str], Blend]] = {
         "classify": Labels,
+        "labels": Several,
         "score": Numbers,
         "tag": Tags,
         "parse": Trees,

@@ -42,10 +42,10 @@ def fitted_weights(judge: Judge, start: Array) -> Array:
     weights, best = start.copy(), judge(start)
     for _ in range(_PASSES):
         before = best
-        for place in np.flatnonzero(start).tolist():
+        for position in np.flatnonzero(start).tolist():
             for step in _STEPS:
                 tried = weights.copy()
-                tried[place] = (weights[place] or start[place]) * step
+                tried[position] = (weights[position] or start[position]) * step
                 if tried.any() and judge(tried) > best + _BETTER:
                     weights, best = tried, judge(tried)
         if best <= before + _BETTER:
@@ -58,20 +58,20 @@ def greedy_weights(judge: Judge, start: Array) -> Array:
     chosen: list[int] = []
     best, left = -np.inf, list(range(len(start)))
     while left:
-        scores = [judge(only(start, [*chosen, place])) for place in left]
-        place = left[int(np.argmax(scores))]
+        scores = [judge(only(start, [*chosen, position])) for position in left]
+        position = left[int(np.argmax(scores))]
         if max(scores) <= best + _BETTER:
             break
         best = max(scores)
-        chosen.append(place)
-        left.remove(place)
+        chosen.append(position)
+        left.remove(position)
     return only(start, chosen)
 
 
-def only(weights: Array, places: Sequence[int]) -> Array:
+def only(weights: Array, positions: Sequence[int]) -> Array:
     """The weights of some members, 0 for the others."""
     kept = np.zeros_like(weights)
-    kept[list(places)] = weights[list(places)]
+    kept[list(positions)] = weights[list(positions)]
     return kept
 
 

@@ -16,8 +16,8 @@ class Labels:
 
     def __init__(self, members: Members, method: str) -> None:
         self.members, self.method, self.labels = members, method, members.task.labels
-        self.places = {label: place for place, label in enumerate(self.labels)}
-        self.votes = np.array([[self.places[p.answer] for p in m.predictions] for m in members.listed])
+        self.positions = {label: position for position, label in enumerate(self.labels)}
+        self.votes = np.array([[self.positions[p.answer] for p in m.predictions] for m in members.listed])
         lacking = [m for m in members.listed if any(p.probabilities is None for p in m.predictions)]
         if lacking and method != "vote":
             raise DanseoError(
@@ -45,8 +45,8 @@ class Labels:
 
     def _counted(self, weights: Array) -> Array:
         table = np.zeros((self.votes.shape[1], len(self.labels)))
-        for weight, places in zip(weights, self.votes, strict=True):
-            table[np.arange(len(places)), places] += weight
+        for weight, positions in zip(weights, self.votes, strict=True):
+            table[np.arange(len(positions)), positions] += weight
         return table
 
     def _averaged(self, weights: Array) -> Array:

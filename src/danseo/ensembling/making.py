@@ -14,6 +14,7 @@ from danseo.config import RunConfig, TrainConfig
 from danseo.data.halves import in_half
 from danseo.ensembling.blend import Array, default_method, make_blend, shares
 from danseo.ensembling.fitting import Judge, fitted_weights, greedy_weights, parse_weights
+from danseo.ensembling.several import Several
 from danseo.ensembling.spans import Spans
 from danseo.ensembling.tags import Tags
 from danseo.errors import DanseoError
@@ -94,7 +95,7 @@ def _combine(
         weights = _weights(members, options, start, on_note)
         predictions, kept = blend(weights)
         _write(run, members, predictions, kept, time.perf_counter() - started)
-        threshold = blend.threshold if isinstance(blend, Spans) else None
+        threshold = blend.threshold if isinstance(blend, Spans | Several) else None
         fitted_on = "select" if options.is_fitted or threshold is not None else None
         scores = _scores(members, {**facts, "fitted_on": fitted_on, "threshold": threshold}, weights, predictions)
         if isinstance(blend, Tags):
@@ -172,8 +173,8 @@ def member_facts(member: Member) -> dict[str, Any]:
 
 def located(members: Sequence[Member], run: Run) -> list[dict[str, Any]]:
     """Who the members are, and where they were as seen from the run."""
-    places = (os.path.relpath(member.path.resolve(), run.path.resolve()) for member in members)
-    return [{**member_facts(member), "path": place} for member, place in zip(members, places, strict=True)]
+    positions = (os.path.relpath(member.path.resolve(), run.path.resolve()) for member in members)
+    return [{**member_facts(member), "path": position} for member, position in zip(members, positions, strict=True)]
 
 
 def _weights(members: Members, options: Options, start: Array, on_note: Callable[[str], None]) -> Array:
@@ -216,8 +217,8 @@ def _scores(
 
 def _reported(members: Members, half: str, predictions: Sequence[Prediction]) -> float | None:
     """The headline of other answers on the reported examples."""
-    places = in_half(members.task, members.examples, half)
-    chosen = [members.examples[k] for k in places], [predictions[k] for k in places]
+    positions = in_half(members.task, members.examples, half)
+    chosen = [members.examples[k] for k in positions], [predictions[k] for k in positions]
     return finite(headline(members.task, *chosen))
 
 

@@ -16,7 +16,7 @@ class Slots:
     def __init__(self, members: Members, method: str) -> None:
         if method != "vote":
             raise DanseoError(f"--method {method}: runs of wos keep only their answers; use --method vote")
-        self.members, self.order = members, {slot: place for place, slot in enumerate(members.task.labels)}
+        self.members, self.order = members, {slot: position for position, slot in enumerate(members.task.labels)}
         self.guids = [p.guid for p in members.listed[0].predictions]
         self.states = [[state_of(p.answer) for p in m.predictions] for m in members.listed]
 

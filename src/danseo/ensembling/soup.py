@@ -173,7 +173,7 @@ class SoupMaker:
         from danseo.training.workers import Workers
 
         chosen = np.flatnonzero(weights).tolist()
-        folders = [model_folder(self.members.listed[place]) for place in chosen]
+        folders = [model_folder(self.members.listed[position]) for position in chosen]
         average_weights(folders, shares(weights[chosen]), self.run.path / "model")
         model = Encoder(self._config(), self.members.task, Workers(self.device), source=self.run.path / "model")
         model.prepare_dev(self.members.examples)
@@ -186,10 +186,10 @@ class SoupMaker:
     def _greedy(self, start: Array) -> Array:
         """From the best member down, each stays in if the soup is no worse with it on the select half."""
         scores = [np.nan_to_num(member.select_score, nan=-np.inf) for member in self.members.listed]
-        order = sorted(np.flatnonzero(start).tolist(), key=lambda place: -scores[place])
+        order = sorted(np.flatnonzero(start).tolist(), key=lambda position: -scores[position])
         chosen, best = order[:1], self._select_score(only(start, order[:1]))
-        for place in order[1:]:
-            score = self._select_score(only(start, [*chosen, place]))
+        for position in order[1:]:
+            score = self._select_score(only(start, [*chosen, position]))
             if score >= best:
-                chosen, best = [*chosen, place], score
+                chosen, best = [*chosen, position], score
         return only(start, chosen)

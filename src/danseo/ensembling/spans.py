@@ -36,26 +36,26 @@ class Spans:
             return self._voted(trusted(shares(weights), self.members)), None
         rows = [(t, w) for t, w in zip(self.tables, shares(weights).tolist(), strict=True) if w > 0]
         columns = range(len(self.guids))
-        kept = self._settled([pooled([(t[place], w) for t, w in rows], self.method) for place in columns])
+        kept = self._settled([pooled([(t[position], w) for t, w in rows], self.method) for position in columns])
         return [answer(guid, candidates) for guid, candidates in zip(self.guids, kept, strict=True)], kept
 
     def _settled(self, candidates: list[Candidates]) -> list[Candidates]:
         """The candidates with the score of no answer moved to where it serves the select half best."""
         if not self.select:
             return candidates
-        golds = [self.members.examples[place].gold for place in self.select]
-        threshold = fitted_threshold(golds, [candidates[place] for place in self.select], self.overlap)
+        golds = [self.members.examples[position].gold for position in self.select]
+        threshold = fitted_threshold(golds, [candidates[position] for position in self.select], self.overlap)
         self.threshold = threshold
         return [[*listed[:-1], ("", listed[-1][1] - threshold)] for listed in candidates]
 
     def _voted(self, weights: Array) -> list[Prediction]:
         """The text with the most votes; the chance of no answer is the mean of what the members say."""
         predictions = []
-        for place, guid in enumerate(self.guids):
+        for position, guid in enumerate(self.guids):
             votes: dict[str, float] = {}
             none = 0.0
             for member, weight in zip(self.members.listed, weights.tolist(), strict=True):
-                given = member.predictions[place]
+                given = member.predictions[position]
                 votes[given.answer] = votes.get(given.answer, 0.0) + weight
                 none += weight * (given.probabilities or {}).get("", float(given.answer == ""))
             best = max(votes, key=lambda text: (votes[text], text))

@@ -19,8 +19,8 @@ class Tags:
         self.texts = [example.text for example in members.examples]
         self.ends = np.cumsum([*map(len, self.texts)])[:-1]
         if method == "vote":
-            places = {label: place for place, label in enumerate(self.labels)}
-            self.votes = [np.array([places[t] for p in m.predictions for t in p.answer]) for m in members.listed]
+            positions = {label: position for position, label in enumerate(self.labels)}
+            self.votes = [np.array([positions[t] for p in m.predictions for t in p.answer]) for m in members.listed]
         else:
             rows = require_kept(members, method, "character probabilities")
             self.tables = [np.concatenate(listed).astype(np.float32) for listed in rows]
@@ -48,8 +48,8 @@ class Tags:
 
     def _counted(self, weights: Array) -> tuple[Array, Array]:
         table = np.zeros((len(self.votes[0]), len(self.labels)))
-        for weight, places in zip(weights, self.votes, strict=True):
-            table[np.arange(len(places)), places] += weight
+        for weight, positions in zip(weights, self.votes, strict=True):
+            table[np.arange(len(positions)), positions] += weight
         return table / weights.sum(), np.ones(len(table), dtype=bool)
 
 

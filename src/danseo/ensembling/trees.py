@@ -18,8 +18,8 @@ class Trees:
         self.members, self.method, self.labels = members, method, members.task.labels
         self.guids = [p.guid for p in members.listed[0].predictions]
         if method == "vote":
-            places = {label: place for place, label in enumerate(self.labels)}
-            answers = [[[(h, places[r]) for h, r in p.answer] for p in m.predictions] for m in members.listed]
+            positions = {label: position for position, label in enumerate(self.labels)}
+            answers = [[[(h, positions[r]) for h, r in p.answer] for p in m.predictions] for m in members.listed]
             self.answers = [[np.array(tree).reshape(-1, 2) for tree in listed] for listed in answers]
         else:
             self.kept: list[list[Tree]] = require_kept(members, method, "scores of heads")
@@ -68,15 +68,15 @@ def voted(trees: tuple[Array, ...], weights: Array) -> Array:
     for tree, weight in zip(trees, weights, strict=True):
         arcs[rows, tree[:, 0]] += weight
     heads = best_tree(arcs)
-    return np.array([(head, _relation(place, head, trees, weights)) for place, head in enumerate(heads.tolist())])
+    return np.array([(head, _relation(position, head, trees, weights)) for position, head in enumerate(heads.tolist())])
 
 
-def _relation(place: int, head: int, trees: tuple[Array, ...], weights: Array) -> int:
+def _relation(position: int, head: int, trees: tuple[Array, ...], weights: Array) -> int:
     """The relation with the most votes among those with this head; among all where nobody has it."""
     votes: dict[int, float] = {}
-    agreeing = [bool(tree[place, 0] == head) and weight > 0 for tree, weight in zip(trees, weights, strict=True)]
+    agreeing = [bool(tree[position, 0] == head) and weight > 0 for tree, weight in zip(trees, weights, strict=True)]
     for tree, weight, agrees in zip(trees, weights.tolist(), agreeing, strict=True):
         if agrees or not any(agreeing):
-            relation = int(tree[place, 1])
+            relation = int(tree[position, 1])
             votes[relation] = votes.get(relation, 0.0) + weight
     return max(votes, key=lambda relation: (votes[relation], -relation))

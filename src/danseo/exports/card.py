@@ -3,17 +3,19 @@
 import re
 from typing import Any
 
-from danseo.config import RunConfig, flat
+from danseo.config import RunConfig
 from danseo.display.table import Table, as_typed, shown_interval, to_markdown
 from danseo.errors import DanseoError
 from danseo.exports.format import Format, Request
 from danseo.files import write_atomically
 from danseo.runs.index import Record
+from danseo.settings.declaring import flat
 
 DATASET = "klue/klue"
 RESULTS = ".eval_results"
 _PIPELINES = {
     "classify": "text-classification",
+    "labels": "text-classification",
     "score": "sentence-similarity",
     "tag": "token-classification",
     "parse": "token-classification",

@@ -39,13 +39,13 @@ def write(request: Request) -> dict[str, Any]:
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "YES", "ON"):
         raise NetworkError("HF_HUB_OFFLINE is set, so nothing is uploaded; unset it to reach the Hub")
     record = request.record
-    with tempfile.TemporaryDirectory() as place:
-        names = staged(record, repository, Path(place))
+    with tempfile.TemporaryDirectory() as temporary:
+        names = staged(record, repository, Path(temporary))
         api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=os.environ.get("HF_TOKEN"))
         try:
             api.create_repo(repository, private=bool(request.options.get("private")), exist_ok=True)
             done = api.upload_folder(
-                folder_path=place, repo_id=repository, commit_message=f"danseo: {record.run.path.name}"
+                folder_path=temporary, repo_id=repository, commit_message=f"danseo: {record.run.path.name}"
             )
         except (HfHubHTTPError, OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]

@@ -6,7 +6,7 @@ from typing import Any
 
 from danseo.errors import DanseoError
 from danseo.exports.format import Format, Request
-from danseo.files import check_place
+from danseo.files import check_writable
 
 
 def write(request: Request) -> Mapping[str, Any]:
@@ -19,7 +19,7 @@ def write(request: Request) -> Mapping[str, Any]:
         raise DanseoError(f"{record.run.path} is no fine-tuned language model (llm:…); only those are merged")
     if out.exists() and any(out.iterdir()):
         raise DanseoError(f"{out} is there already; name another --out")
-    check_place(out)
+    check_writable(out)
     told = merge(config, folder, out)
     return {**told, **_scored_again(request, out)}
 

@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,18 @@ import numpy as np
 from danseo import __version__
 from danseo.errors import DanseoError, WorkFailed
 from danseo.exports.format import Format, Request
-from danseo.files import check_place, write_atomically
+from danseo.files import check_writable, write_atomically
 from danseo.models.exported import MANIFEST, NETWORK, PACKAGES, SETTINGS, TOKENIZER, VERSION, PlainTokenizer
 from danseo.models.families import family_of, load_model
-from danseo.records import DialogueExample, Entity, ParseExample, QuestionExample, RelationExample, TextExample
+from danseo.records import (
+    ChoiceExample,
+    DialogueExample,
+    Entity,
+    ParseExample,
+    QuestionExample,
+    RelationExample,
+    TextExample,
+)
 from danseo.tasks.dp import TAGS
 
 if TYPE_CHECKING:
@@ -35,10 +43,10 @@ def write(request: Request) -> dict[str, Any]:
         raise DanseoError(f"{record.run.path} is a {family.name} model; only encoders are exported as onnx")
     if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise DanseoError(f"{out} is there already; remove it, or name another --out")
-    check_place(out.parent)
+    check_writable(out.parent)
     model: Any = load_model(record.run, "cpu", "fp32", trust_remote_code=bool(request.options.get("trust_remote_code")))
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=_made(out.parent)) as place:
-        folder = Path(place) / "exported"
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=_made(out.parent)) as temporary:
+        folder = Path(temporary) / "exported"
         folder.mkdir()
         difference = _write_network(model, folder / NETWORK)
         if request.options.get("int8"):
@@ -60,6 +68,12 @@ def _write_network(model: "Encoder", path: Path) -> float:
     """The network as a graph, and how far its outputs are from those of torch."""
     import torch
 
+    from danseo.models.encoder.decoder import is_decoder
+
+    if is_decoder(facts := model.network.model.config):  # their masks do not survive the tracing
+        raise DanseoError(
+            f"a {facts.model_type} body is not exported as onnx; danseo predict and danseo serve take the run itself"
+        )
     features = model.kind.encode(_specimens(model), with_gold=False)
     network = model.network.float().eval().cpu()
     batches = [network.collate(part, model.kind, False) for part in (features[:2], features[2:], features[1:])]
@@ -81,7 +95,7 @@ def _write_network(model: "Encoder", path: Path) -> float:
 
 
 def _distance(one: Any, other: Any) -> float:
-    """The largest difference, as a share of the largest output; impossible places are left out."""
+    """The largest difference, as a share of the largest output; impossible positions are left out."""
     if one.shape != other.shape:
         return float("inf")
     there = np.abs(one) < 1e8
@@ -159,8 +173,9 @@ def _write_rest(model: "Encoder", run: Path, folder: Path, is_int8: bool) -> Non
 
 def _specimens(model: "Encoder") -> list[Any]:
     """Examples of different length, to follow through the network and to compare with."""
-    makers = {
-        "classify": _relation if model.task.form == "relation" else _pair,
+    makers: dict[str, Callable[[str, str], Any]] = {
+        "classify": {"relation": _relation, "choices": _choices(len(model.task.labels))}.get(model.task.form, _pair),
+        "labels": _pair,
         "score": _pair,
         "tag": lambda guid, text: TextExample(guid, text, None),
         "parse": _words,
@@ -174,6 +189,10 @@ def _specimens(model: "Encoder") -> list[Any]:
 
 def _pair(guid: str, text: str) -> TextExample:
     return TextExample(guid, text, None, pair=text)
+
+
+def _choices(count: int) -> Callable[[str, str], ChoiceExample]:
+    return lambda guid, text: ChoiceExample(guid, text, tuple(text[: k + 1] for k in range(count)), "")
 
 
 def _words(guid: str, text: str) -> ParseExample:

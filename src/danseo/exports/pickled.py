@@ -40,8 +40,8 @@ def write(request: Request) -> dict[str, Any]:
     if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise DanseoError(f"{out} is there already; name a new folder with --out")
     files = _pickles(source)
-    with tempfile.TemporaryDirectory(dir=_parent(out)) as place:
-        draft = Path(place) / "draft"
+    with tempfile.TemporaryDirectory(dir=_parent(out)) as temporary:
+        draft = Path(temporary) / "draft"
         draft.mkdir()
         counts = [_converted(source / old, draft / new) for old, new in files.items()]
         _copy_beside(source, draft, files)

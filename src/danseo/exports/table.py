@@ -6,11 +6,11 @@ from typing import Any
 
 from danseo.display.table import Table
 from danseo.errors import DanseoError
-from danseo.exports import bundle, card, hub, lm_eval, merged, onnx, pickled
+from danseo.exports import bundle, card, hub, lm_eval, merged, mlflow, onnx, pickled, trackio, wandb
 from danseo.exports.format import Format, Request
 from danseo.extras import extra_of, is_installed, require
 
-_LISTED = (bundle, card, hub, lm_eval, merged, onnx, pickled)
+_LISTED = (bundle, card, hub, lm_eval, merged, mlflow, onnx, pickled, trackio, wandb)
 FORMATS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in _LISTED}
 
 
@@ -20,7 +20,8 @@ def get_format(name: str) -> Format:
         return FORMATS[name]
     near = get_close_matches(name, FORMATS, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise DanseoError(f"no export format named {name!r}; {hint}known: {', '.join(FORMATS)}")
+    listed = ", ".join(f"{each.name}{f' [{extras}]' if (extras := _extras(each)) else ''}" for each in FORMATS.values())
+    raise DanseoError(f"no export format named {name!r}; {hint}known, with the extra that each needs: {listed}")
 
 
 def export(name: str, request: Request) -> Mapping[str, Any]:

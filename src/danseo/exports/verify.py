@@ -139,8 +139,8 @@ def _check_scores(task: Task, gold: Path, folder: Path, claimed: dict[str, list[
     except PredictionError as error:
         raise DanseoError(str(error).replace(str(answers), f"{path}: predictions/dev.jsonl")) from None
     for split, listed in claimed.items():
-        places = in_half(task, examples, split)
-        found = measure(task, [examples[k] for k in places], [predictions[k] for k in places])
+        positions = in_half(task, examples, split)
+        found = measure(task, [examples[k] for k in positions], [predictions[k] for k in positions])
         for score in listed:
             known = found[score["id"]].value() if score.get("id") in found else None
             if known is None or not _is_same(score.get("value"), known):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from danseo.metrics.statistic import Array, Counts, class_f1, mean, micro_f1_or_zero, share
+from danseo.metrics.statistic import Array, ClassCounts, Counts, class_f1, macro_f1, mean, micro_f1_or_zero, share
 
 Areas = tuple[Array, Array]
 T = TypeVar("T")
@@ -22,6 +22,13 @@ def accuracy(golds: Sequence[str], answers: Sequence[str]) -> Counts:
 def label_macro_f1(golds: Sequence[str], answers: Sequence[str]) -> Counts:
     """Mean F1 over the labels that occur in gold or answers; "" is no answer, not a label."""
     return class_f1(np.arange(len(golds)), golds, answers, len(golds), missing="")
+
+
+def set_counts(golds: Sequence[Sequence[str]], answers: Sequence[Sequence[str]], labels: Sequence[str]) -> ClassCounts:
+    """Of examples with several labels, per example and label: right, answered, in gold; its value is the mean F1."""
+    gold, answer = (np.array([[label in row for label in labels] for row in side]) for side in (golds, answers))
+    table = np.stack([gold & answer, answer, gold], axis=-1).astype(float)
+    return ClassCounts(table.reshape(len(golds), 3 * len(labels)), macro_f1, tuple(labels))
 
 
 def relation_counts(golds: Sequence[str], answers: Sequence[str], negative: str = "no_relation") -> Array:

@@ -157,8 +157,8 @@ def class_f1(
     gold, answer = encode(golds, index), encode(answers, index)
     table = class_table(examples, gold, answer, len(index), n)
     if missing is not None and missing in index:
-        place = index.pop(missing)
-        table = np.delete(table, slice(3 * place, 3 * place + 3), axis=1)
+        position = index.pop(missing)
+        table = np.delete(table, slice(3 * position, 3 * position + 3), axis=1)
     return ClassCounts(table, macro_f1, tuple(index))
 
 

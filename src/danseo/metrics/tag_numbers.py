@@ -16,7 +16,10 @@ def tag_index(types: tuple[str, ...]) -> dict[str, int]:
     """O is 0, B- of the k-th type 2k+1 and I- 2k+2, so arithmetic tells type and position apart."""
     if len(types) > 127:
         raise ValueError(f"{len(types)} entity types; 127 are possible")
-    return {"O": 0, **{f"{place}-{name}": 2 * k + 1 + (place == "I") for k, name in enumerate(types) for place in "BI"}}
+    return {
+        "O": 0,
+        **{f"{prefix}-{name}": 2 * k + 1 + (prefix == "I") for k, name in enumerate(types) for prefix in "BI"},
+    }
 
 
 def tag_numbers(rows: Sequence[Sequence[str]], types: tuple[str, ...]) -> Array:

@@ -94,17 +94,17 @@ class Tagged:
 
 def strict_spans(tags: Array, starts_sentence: Array) -> tuple[Array, Array, Array]:
     """Start, end and type of every entity: a B- and the I- of its type that follow; other I- belong to nothing."""
-    places = np.flatnonzero(tags > 0)  # most tags are O
-    chosen = tags[places]
+    positions = np.flatnonzero(tags > 0)  # most tags are O
+    chosen = tags[positions]
     types = (chosen - 1) >> 1
-    goes_on = np.zeros(len(places), dtype=bool)
-    goes_on[1:] = (types[1:] == types[:-1]) & (np.diff(places) == 1)
+    goes_on = np.zeros(len(positions), dtype=bool)
+    goes_on[1:] = (types[1:] == types[:-1]) & (np.diff(positions) == 1)
     begins = chosen & 1 == 1
-    goes_on &= ~begins & ~starts_sentence[places]
+    goes_on &= ~begins & ~starts_sentence[positions]
     first = np.flatnonzero(begins)
-    breaks = np.append(np.flatnonzero(~goes_on), len(places))
+    breaks = np.append(np.flatnonzero(~goes_on), len(positions))
     last = breaks[np.searchsorted(breaks, first, side="right")] - 1
-    return places[first], places[last] + 1, types[first].astype(np.int64)
+    return positions[first], positions[last] + 1, types[first].astype(np.int64)
 
 
 def entity_counts(tagged: Tagged, formula: Formula = macro_f1) -> Counts:
@@ -180,12 +180,12 @@ def entity_f1(golds: Sequence[Tags], answers: Sequence[Tags], types: tuple[str, 
 def spans_of(tags: Tags) -> Iterator[Span]:
     """The entities of one sentence, by the strict rule: start, end and type."""
     start, kind = -1, ""
-    for place, tag in enumerate([*tags, "O"]):
+    for position, tag in enumerate([*tags, "O"]):
         if start >= 0 and tag != f"I-{kind}":
-            yield start, place, kind
+            yield start, position, kind
             start = -1
         if tag.startswith("B-"):
-            start, kind = place, tag[2:]
+            start, kind = position, tag[2:]
 
 
 def without_spaces(
@@ -199,10 +199,10 @@ def without_spaces(
 def mend_leading_space(tags: Tags, text: str) -> list[str]:
     """Move a B- that stands on a space to the character after it: an annotation slip that loses the entity."""
     mended = list(tags)
-    for place, following in enumerate(tags[1:]):
-        tag = mended[place]
-        if text[place] == " " and tag.startswith("B-") and following == f"I-{tag[2:]}":
-            mended[place : place + 2] = ["O", tag]
+    for position, following in enumerate(tags[1:]):
+        tag = mended[position]
+        if text[position] == " " and tag.startswith("B-") and following == f"I-{tag[2:]}":
+            mended[position : position + 2] = ["O", tag]
     return mended
 
 

@@ -1,9 +1,12 @@
 """The one place where model names meet classes: a row per family, heavy imports inside."""
 
+from dataclasses import replace
+
 from danseo.config import FLOORS, RunConfig
+from danseo.data.augmenting import ways_of
 from danseo.errors import DanseoError
 from danseo.extras import require
-from danseo.hub import pretrained
+from danseo.hub import IN_THE_BOX, pretrained
 from danseo.models.encoder import facts
 from danseo.models.floor import check_floor, floor_uses, load_floor, new_floor, packages_of_floor, size_of_floor
 from danseo.models.llm import family as llm
@@ -61,6 +64,19 @@ def _load_gliner(run: Run, task: Task, loading: Loading) -> Model:
     return load(run, task, loading)
 
 
+_ENCODER = Family(
+    name="encoder",
+    claims=lambda model: True,
+    packages=facts.packages_of,
+    check=facts.check_encoder,
+    make=_make_encoder,
+    load=_load_encoder,
+    size=facts.size_of,
+    weighs=True,
+    find=pretrained,
+    facts=facts.configuration,
+)
+
 FAMILIES = (
     Family(
         name="floor",
@@ -82,6 +98,7 @@ FAMILIES = (
         load=_load_spacy,
         size=lambda model, trust_remote_code, offline: 1e6,
         is_gradual=False,
+        location=lambda model: model.removeprefix("spacy:"),
     ),
     *llm.ROWS,
     Family(
@@ -93,18 +110,10 @@ FAMILIES = (
         load=_load_gliner,
         size=lambda model, trust_remote_code, offline: 8.5e7,  # of a base encoder
         find=lambda model: pretrained(model.removeprefix("gliner:")),
+        location=lambda model: model.removeprefix("gliner:"),
     ),
-    Family(  # last: every name that no other family claims is a folder or an id of the Hub
-        name="encoder",
-        claims=lambda model: True,
-        packages=facts.packages_of,
-        check=facts.check_encoder,
-        make=_make_encoder,
-        load=_load_encoder,
-        size=facts.size_of,
-        find=pretrained,
-        facts=facts.configuration,
-    ),
+    replace(_ENCODER, claims=lambda model: model in IN_THE_BOX, recipe="small"),
+    _ENCODER,  # last: every name that no other family claims is a folder or an id of the Hub
 )
 
 
@@ -126,7 +135,13 @@ def check_fit(config: RunConfig, task: Task) -> None:
     """Refuse a metric that the task does not have, and what the family cannot do; asks no network."""
     if config.train.monitor not in ("headline", *task.metrics):
         raise DanseoError(f"train.monitor = {config.train.monitor}: {task.name} has {', '.join(task.metrics)}")
-    family_of(config.model).check(config, task)
+    ways_of(task, config.train.augment)
+    family = family_of(config.model)
+    if config.train.example_weights and not family.weighs:
+        raise DanseoError(
+            f"train.example_weights: {config.model} takes every example once; leave it out, or use an encoder"
+        )
+    family.check(config, task)
 
 
 def load_model(

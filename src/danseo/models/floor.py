@@ -7,6 +7,7 @@ import re
 import time
 import zipfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -86,7 +87,7 @@ def check_floor(config: RunConfig, task: Task) -> None:
 def floor_uses(setting: str) -> bool:
     """Whether a setting means anything to a floor: it is fitted at once, and has no head."""
     is_about_learning = setting.startswith(("train.", "head."))
-    return not is_about_learning or setting in ("train.select_on", "train.halves", "train.threads")
+    return not is_about_learning or setting in ("train.select_on", "train.halves", "train.threads", "train.augment")
 
 
 def load_floor(run: Run, task: Task, loading: Loading) -> Floor:
@@ -119,7 +120,7 @@ class Majority(Floor):
 
     def learn(self, train: Sequence[Any]) -> None:
         self.usual = usual_gold(self.task, _some(train))
-        if self.task.kind == "classify":
+        if self.task.kind in ("classify", "labels"):
             shares = label_shares(train)
             self.shares = {label: shares.get(label, 0.0) for label in self.task.labels}
 
@@ -133,6 +134,8 @@ class Majority(Floor):
     def load(self, folder: Path) -> None:
         document = _read_json(folder / "majority.json", self.task)
         self.usual, self.shares = document.get("usual"), document.get("shares")
+        if isinstance(self.usual, list):
+            self.usual = tuple(self.usual)
         if not ("usual" in document and _are_shares(self.shares, self.task) and self._answers_itself()):
             raise DataError(f"{folder / 'majority.json'} is damaged or of another version; train the run again")
 
@@ -140,6 +143,8 @@ class Majority(Floor):
         """Whether the usual answer is one of the task's."""
         if self.task.kind == "classify":
             return self.usual in self.task.labels
+        if self.task.kind == "labels":
+            return isinstance(self.usual, tuple) and all(label in self.task.labels for label in self.usual)
         if self.task.kind == "score":
             return isinstance(self.usual, float) and math.isfinite(self.usual)
         return isinstance(self.usual, str) if self.task.kind == "parse" else self.usual is None
@@ -172,6 +177,8 @@ class Linear(Floor):
         golds = [example.gold for example in train]
         if self.task.kind == "score":
             self._regress(self._features(train), np.array(golds))
+        elif self.task.kind == "labels":
+            self._separate_each(self._features(train), golds)
         else:
             self._separate(self._features(train), golds)
 
@@ -188,6 +195,24 @@ class Linear(Floor):
             weights, bias = np.hstack([-weights, weights]), np.hstack([-bias, bias])
         self.weights, self.bias = np.ascontiguousarray(weights, dtype=np.float32), bias
 
+    def _separate_each(self, features: Any, golds: list[tuple[str, ...]]) -> None:
+        """A boundary for each label: with it or without."""
+        counts = Counter(label for gold in golds for label in gold)
+        self.labels = [label for label in self.task.labels if 0 < counts[label] < len(golds)]
+        if not self.labels:
+            raise DanseoError(
+                "linear needs texts with a label and texts without it, and no label has both; raise limit"
+            )
+        found = []
+        for label in self.labels:
+            machine = _sklearn("svm").LinearSVC(
+                C=self.way.cost, class_weight="balanced", tol=1e-3, random_state=self.seed
+            )
+            machine.fit(features, [label in gold for gold in golds])
+            found.append((machine.coef_[0], machine.intercept_[0]))
+        self.weights = np.ascontiguousarray(np.stack([weights for weights, _ in found], axis=1), dtype=np.float32)
+        self.bias = np.array([bias for _, bias in found])
+
     def _regress(self, features: Any, golds: Array) -> None:
         ridge = _sklearn("linear_model").Ridge(alpha=self.way.cost, solver="sparse_cg", random_state=self.seed)
         ridge.fit(features, golds)
@@ -202,13 +227,21 @@ class Linear(Floor):
         if self.task.kind == "score":
             numbers = np.clip(outputs[:, 0], *self.range)
             return [Prediction(e.guid, round(float(number), 6)) for e, number in zip(examples, numbers, strict=True)]
-        return [self._labelled(example.guid, row) for example, row in zip(examples, outputs, strict=True)]
+        answer = self._with_labels if self.task.kind == "labels" else self._labelled
+        return [answer(example.guid, row) for example, row in zip(examples, outputs, strict=True)]
 
     def _labelled(self, guid: str, margins: Array) -> Prediction:
         raised = np.exp(self.way.sharpness * (margins - margins.max()))
         found = dict(zip(self.labels, raised / raised.sum(), strict=True))
         probabilities = {label: float(found.get(label, 0.0)) for label in self.task.labels}
         return Prediction(guid, self.labels[int(margins.argmax())], probabilities)
+
+    def _with_labels(self, guid: str, margins: Array) -> Prediction:
+        """Every label on whose side the text lies."""
+        chances = 1 / (1 + np.exp(-self.way.sharpness * margins))
+        found = dict(zip(self.labels, chances.tolist(), strict=True))
+        probabilities = {label: found.get(label, 0.0) for label in self.task.labels}
+        return Prediction(guid, tuple(label for label, chance in probabilities.items() if chance > 0.5), probabilities)
 
     def _features(self, examples: Sequence[Any]) -> Any:
         from scipy.sparse import hstack
@@ -297,17 +330,17 @@ def _composed(example: Any) -> Any:
 
 
 def _moved(entity: Entity, text: str) -> Entity:
-    start, end = (len(normalize("NFC", text[:place])) for place in (entity.start, entity.end))
+    start, end = (len(normalize("NFC", text[:position])) for position in (entity.start, entity.end))
     return replace(entity, word=normalize("NFC", entity.word), start=start, end=end)
 
 
 def _grams(text: str, low: int = 1, high: int = 4) -> list[str]:
     """Character n-grams inside words: 나는 gives, among others, " 나", "나는" and "는 "."""
     return [
-        padded[place : place + size]
+        padded[position : position + size]
         for padded in (f" {word} " for word in text.casefold().split())
         for size in range(low, min(high, len(padded)) + 1)
-        for place in range(len(padded) - size + 1)
+        for position in range(len(padded) - size + 1)
     ]
 
 
@@ -455,6 +488,8 @@ _WAYS: Mapping[tuple[str, str], _Way] = {
     ("classify", "text"): _Way((_text,), cost=0.5),
     ("classify", "pair"): _Way((_pair, _added, _dropped, _overlap), cost=0.1, sharpness=2.0),
     ("classify", "relation"): _Way((_types, _names, _around, _between, _marked), cost=0.4),
+    ("labels", "text"): _Way((_text,), cost=0.5),
+    ("labels", "pair"): _Way((_text, _pair, _added, _dropped, _overlap), cost=0.1, sharpness=2.0),
     ("score", "text"): _Way((_text,), cost=1.0),
     ("score", "pair"): _Way((_changed, _kept, _overlap), cost=1.0),
 }
@@ -482,8 +517,9 @@ def _sklearn(part: str) -> Any:
 
 def _are_shares(shares: Any, task: Task) -> bool:
     """Whether these are probabilities of the labels, where the task has any."""
-    if task.kind != "classify" or not isinstance(shares, dict):
-        return shares is None and task.kind != "classify"
+    has_labels = task.kind in ("classify", "labels")
+    if not has_labels or not isinstance(shares, dict):
+        return shares is None and not has_labels
     return set(shares) == {*task.labels} and all(
         isinstance(share, float) and 0 <= share <= 1 for share in shares.values()
     )

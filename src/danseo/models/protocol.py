@@ -23,11 +23,11 @@ class Answers(Sequence[Prediction]):
     """Per example of a tagging task: characters x labels, for the confidence of spans."""
 
     @overload
-    def __getitem__(self, place: int) -> Prediction: ...
+    def __getitem__(self, key: int) -> Prediction: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Prediction]: ...
-    def __getitem__(self, place: int | slice) -> Prediction | list[Prediction]:
-        return self.predictions[place]
+    def __getitem__(self, key: slice) -> list[Prediction]: ...
+    def __getitem__(self, key: int | slice) -> Prediction | list[Prediction]:
+        return self.predictions[key]
 
     def __len__(self) -> int:
         return len(self.predictions)
@@ -122,11 +122,13 @@ class Family:
     """Whether a setting, by its full name, means anything to its models."""
     is_gradual: bool = True
     """Whether it learns with torch, in epochs, on a device; the others go over the examples once, on the CPU."""
+    weighs: bool = False
+    """Whether its models draw training examples by their weights (train.example_weights)."""
     find: Callable[[str], object] = lambda model: None
     """Refuse a model that is neither here nor, where it may be asked, on the Hub."""
     recipe: str = "default"
     """The ready settings that its models start from where none are named."""
-    place: Callable[[str], str] = lambda model: model
+    location: Callable[[str], str] = lambda model: model
     """The folder or Hub id behind a model's name."""
     facts: Callable[[str, bool, bool], Any] = lambda model, trust_remote_code, offline: None
     """What recipes look at: the configuration of a checkpoint; None where there is none."""

@@ -27,7 +27,7 @@ class Span(NamedTuple):
 def characters(text: str) -> list[tuple[int, int]]:
     """Where every character stands that is no space; a syllable that is spelled with several is one."""
     letters = letters_of(text)
-    return letters.given([(place, place + 1) for place, one in enumerate(letters.text) if not one.isspace()])
+    return letters.given([(position, position + 1) for position, one in enumerate(letters.text) if not one.isspace()])
 
 
 def types_of(task: Task) -> tuple[str, ...]:
@@ -77,6 +77,15 @@ def answers_of(task: Task, examples: Sequence[Any], spans: Sequence[Sequence[Spa
     return Answers(predictions, tag_arrays(tables, task.labels), tables)
 
 
+def sure_answers(task: Task, examples: Sequence[Any], predictions: list[Prediction]) -> Answers:
+    """Tags as they were said; in an ensemble whoever tells no probabilities is sure of all of them."""
+    tables = []
+    for example, prediction in zip(examples, predictions, strict=True):
+        spans = [Span(start, end, type) for start, end, type in spans_of(prediction.answer)]
+        tables.append(_table(example.text, spans, task.labels))
+    return Answers(predictions, tag_arrays(tables, task.labels), tables)
+
+
 def _table(text: str, spans: Sequence[Span], labels: tuple[str, ...]) -> Array:
     """Characters x labels: the score of a span for its tags and the rest for O; nothing is said of spaces."""
     outside, _, _ = columns(labels)
@@ -86,7 +95,7 @@ def _table(text: str, spans: Sequence[Span], labels: tuple[str, ...]) -> Array:
         inside = [labels.index(f"B-{type}"), *[labels.index(f"I-{type}")] * (end - start - 1)]
         table[start:end, outside] = 1 - score
         table[np.arange(start, end), inside] = score
-    table[[place for place, letter in enumerate(text) if letter.isspace()]] = 0
+    table[[position for position, letter in enumerate(text) if letter.isspace()]] = 0
     return table
 
 

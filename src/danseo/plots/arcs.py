@@ -13,7 +13,7 @@ _NARROWEST = 58.0  # so that a relation's name fits over a short word
 
 def draw_arcs(figure: Arcs) -> tuple[float, float, list[str]]:
     """Width, height and elements."""
-    centres, width = _places(figure.words)
+    centres, width = _centres(figure.words)
     tops = [_levels(side) for side in (figure.above, figure.below)]
     high = 40 + _LEVEL * max(tops[0], default=0)
     parts = [
@@ -27,7 +27,7 @@ def draw_arcs(figure: Arcs) -> tuple[float, float, list[str]]:
     return width, high + 28, parts
 
 
-def _places(words: Sequence[str]) -> tuple[list[float], float]:
+def _centres(words: Sequence[str]) -> tuple[list[float], float]:
     """The middle of every word, and the width of all."""
     centres, x = [], 8.0
     for word in words:
@@ -67,8 +67,8 @@ def _side(
         if head in (0, k + 1):  # the root, or a word that is its own head
             top = y + way * (14 + _LEVEL * max(levels, default=0))  # above all arcs, which end at its word
             yield f'<line class="arc {kind}" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{top:.1f}"/>'
-            name, place = f"{relation} {'(root)' if not head else '(itself)'}", top + (-4 if way < 0 else 12)
-            yield f'<text class="relation {kind}" x="{x:.1f}" y="{place:.1f}" text-anchor="middle">{_safe(name)}</text>'
+            name, up = f"{relation} {'(root)' if not head else '(itself)'}", top + (-4 if way < 0 else 12)
+            yield f'<text class="relation {kind}" x="{x:.1f}" y="{up:.1f}" text-anchor="middle">{_safe(name)}</text>'
             continue
         far = y + way * (8 + _LEVEL * levels[k])
         end, shift = centres[head - 1], (5.0 if head - 1 > k else -5.0)

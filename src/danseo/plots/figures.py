@@ -16,6 +16,8 @@ class Forest:
     """A few letters behind each name, such as tie groups."""
     levels: Sequence[tuple[str, float]] = ()
     """Lines across, such as the score of the most frequent answer."""
+    references: Sequence[tuple[str, Sequence[float | None]]] = ()
+    """Up to two more values per name, each series with what it means: drawn as a bar, then as a diamond."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ def draw_losses(lines: Sequence[Mapping[str, Any]], path: Path) -> bool:
     panels = _panels(lines)
     with korean_figure(path, 7, 1 + 2.6 * len(panels)) as figure:
         first: Any = None
-        for place, (unit, curves) in enumerate(panels.items(), 1):
-            axes = figure.add_subplot(len(panels), 1, place, sharex=first)
+        for position, (unit, curves) in enumerate(panels.items(), 1):
+            axes = figure.add_subplot(len(panels), 1, position, sharex=first)
             first = first or axes
             for number, (label, values) in enumerate(curves.items()):
                 axes.plot(steps, values, label=label, color=COLOURS[number], marker="o", markersize=3)

@@ -120,8 +120,8 @@ def _draw_bars(axes: "Axes", panel: Bars) -> None:
     ends = [0.0] * len(panel.names)
     for number, (name, values) in enumerate(panel.series.items()):
         shift = 0 if panel.stacked else (number - (len(panel.series) - 1) / 2) * thick
-        places = [place + shift for place in range(len(values))]
-        bars = axes.barh(places, values, thick, ends if panel.stacked else 0.0, label=name, color=colours[number])
+        positions = [position + shift for position in range(len(values))]
+        bars = axes.barh(positions, values, thick, ends if panel.stacked else 0.0, label=name, color=colours[number])
         ends = [end + value for end, value in zip(ends, values, strict=True)]
         if not panel.stacked:
             axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=6.5 if len(values) > _MANY else 8)

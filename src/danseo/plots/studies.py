@@ -22,8 +22,8 @@ def draw_history(trials: Sequence[Mapping[str, Any]], metric: str, path: Path) -
                 axes.scatter(*zip(*points, strict=True), marker=mark, color=colour, label=state, zorder=3)
         finished = [(row["trial"], row["value"]) for row in trials if row["state"] == "complete"]
         if finished:
-            places, values = zip(*finished, strict=True)
-            axes.step(places, list(accumulate(values, max)), where="post", color=COLOURS[1], label="best so far")
+            positions, values = zip(*finished, strict=True)
+            axes.step(positions, list(accumulate(values, max)), where="post", color=COLOURS[1], label="best so far")
         axes.set_title("Trials of the study")
         axes.set_xlabel("trial")
         axes.set_ylabel(metric)

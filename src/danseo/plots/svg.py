@@ -12,8 +12,8 @@ from danseo.plots.figures import Chart, Curve, Figure, Forest, Grid
 _WIDTH, _ROW, _LETTER = 720, 24, 12.5
 _HEIGHT = 260  # of a chart
 _COLOURS = 6
-_CHART_LETTERS = 34  # of a name in a legend
-_CELL = 46.0
+_CHART_LETTERS = 24  # of a name in a legend
+_CELL = 54.0
 
 
 def draw(figure: Figure, title: str) -> str:
@@ -51,11 +51,14 @@ def shortened(text: str, letters: int) -> str:
     return f"{text[: letters - 1 - half]}…{text[-half:]}"
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers that cover a range."""
-    span = high - low or 1.0
+def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
+    """Round numbers that cover a range, whole ones where asked; a range that is hardly one becomes wider."""
+    if high - low <= 1e-6 * max(abs(low), abs(high), 1.0):
+        low, high = low - 0.5, high + 0.5
+    span = high - low
     step = 10 ** floor(log10(span / count))
     step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= count)
+    step = max(1.0, step) if whole else step
     first = floor(low / step + 1e-9)
     return [k * step for k in range(first, ceil(high / step - 1e-9) + 1)]
 
@@ -84,6 +87,7 @@ def _forest(figure: Forest) -> tuple[float, float, list[str]]:
     bottom = 26 + _ROW * len(names)
     numbers = [end for value in figure.values for end in value if end is not None and isfinite(end)]
     numbers += [level for _, level in figure.levels if isfinite(level)]
+    numbers += [value for _, series in figure.references for value in series if value is not None and isfinite(value)]
     marked = ticks(min(numbers, default=0.0), max(numbers, default=100.0))
     low, high = marked[0], marked[-1]
 
@@ -101,10 +105,33 @@ def _forest(figure: Forest) -> tuple[float, float, list[str]]:
         parts += [_text(left - 4, y + 4, mark, "end", "muted")] if mark else []
         if below is not None and above is not None:
             parts.append(_line(at(below), y, at(above), y, "bar c0"))
+        parts += [
+            mark for number, (_, row) in enumerate(figure.references) for mark in _reference(number, row[k], at, y)
+        ]
         parts.append(f'<circle class="dot c0" cx="{at(value):.1f}" cy="{y:.1f}" r="4.5"/>')
         parts.append(_text(_WIDTH - 4, y + 4, f"{value:.2f}", "end", "number"))
     parts.append(_text((left + _WIDTH) / 2, bottom + 31, figure.x_label, "middle", "small muted"))
+    parts += _meanings(figure.references, left + 8)
     return _WIDTH, bottom + 38, parts
+
+
+def _reference(number: int, value: float | None, at: Callable[[float], float], y: float) -> Iterator[str]:
+    """A small mark beside the value: a bar, or a diamond."""
+    if value is None or not isfinite(value):
+        return
+    x = at(value)
+    if number == 0:
+        yield _line(x, y - 6, x, y + 6, "bar muted")
+    else:
+        yield f'<path class="diamond" d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z"/>'
+
+
+def _meanings(references: Sequence[tuple[str, Sequence[float | None]]], x: float) -> Iterator[str]:
+    """What the marks mean, in a line above the rows."""
+    for number, (name, _) in enumerate(references):
+        yield from _reference(number, x, float, 12)
+        yield _text(x + 9, 16, name, "start", "small muted")
+        x += 32 + text_width(name, 11.5)
 
 
 # Charts
@@ -114,9 +141,10 @@ def _chart(figure: Chart) -> tuple[float, float, list[str]]:
     points = [point for curve in figure.curves for point in curve.points]
     points += [(0.0, 0.0), (100.0, 100.0)] if figure.diagonal else []
     xs, ys = ([point[axis] for point in points] for axis in (0, 1))
-    x_marks = ticks(min(xs, default=0), max(xs, default=1), 6)
+    x_marks = ticks(min(xs, default=0), max(xs, default=1), 6, whole=all(x == int(x) for x in xs))
     y_marks = ticks(min(ys, default=0), max(ys, default=1))
-    left, right, top, bottom = 54.0, (340.0 if figure.diagonal else 500.0), 12.0, _HEIGHT - 40.0
+    left, top, bottom = 34 + max((text_width(_number(y), 11.5) for y in y_marks), default=20.0), 12.0, _HEIGHT - 40.0
+    right = left + (290.0 if figure.diagonal else 340.0)
     x_low, x_high, y_low, y_high = x_marks[0], x_marks[-1], y_marks[0], y_marks[-1]
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -137,15 +165,16 @@ def _chart(figure: Chart) -> tuple[float, float, list[str]]:
         f"{attribute(figure.y_label)}</text>"
     )
     parts += _legend(figure.curves, right + 16)
-    width = _WIDTH if len(figure.curves) > 1 else right + 16  # one curve needs no legend
+    names = [shortened(curve.name, _CHART_LETTERS) for curve in figure.curves]
+    width = right + 16 + (34 + max(map(text_width, names)) if len(names) > 1 else 0)  # one curve needs no legend
     return width, max(_HEIGHT, 24 + 18 * len(figure.curves)), parts
 
 
 def _curve(curve: Curve, number: int, at: Callable[[float, float], tuple[float, float]]) -> Iterator[str]:
     colour = f"c{number % _COLOURS} d{number // _COLOURS % 3}"
-    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in curve.points))
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in curve.points))
     if len(curve.points) > 1:
-        yield f'<polyline class="curve {colour}" points="{places}"/>'
+        yield f'<polyline class="curve {colour}" points="{points}"/>'
     for point in curve.points:
         x, y = at(*point)
         is_best = point[0] == curve.best
@@ -185,12 +214,16 @@ def _grid(figure: Grid) -> tuple[float, float, list[str]]:
         parts.append(_text(left - 6, y + 16, name, "end"))
         for j, (text, strength) in enumerate(zip(texts, strengths, strict=True)):
             x, kind = left + _CELL * j, "minus" if strength < 0 else "plus"
-            parts.append(
-                f'<rect class="cell {kind}" x="{x:.1f}" y="{y:.1f}" width="{_CELL - 1:g}" height="{_ROW - 1}" '
-                f'fill-opacity="{min(1.0, abs(strength)):.2f}"/>'
-            )
+            if abs(strength) >= 0.005:  # most cells of a large matrix are empty
+                parts.append(
+                    f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{_CELL:g}" height="{_ROW}" '
+                    f'fill-opacity="{min(1.0, abs(strength)):.2f}"/>'
+                )
             if text:
                 strong = "number strong" if abs(strength) > 0.55 else "number"
                 parts.append(_text(x + _CELL / 2, y + 16, text, "middle", strong))
+    right, low = left + _CELL * len(columns), top + _ROW * len(rows)
+    parts += [_line(left, top + _ROW * k, right, top + _ROW * k, "grid") for k in range(len(rows) + 1)]
+    parts += [_line(left + _CELL * k, top, left + _CELL * k, low, "grid") for k in range(len(columns) + 1)]
     slant = 0 if is_upright else max(map(text_width, columns), default=0) * 0.72
     return left + _CELL * len(columns) + slant + 6, top + _ROW * len(rows) + 6, parts

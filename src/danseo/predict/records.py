@@ -81,6 +81,9 @@ def described(
             "confidence": max(prediction.probabilities.values()),
             "probabilities": dict(prediction.probabilities),
         }
+    if task.kind == "labels" and prediction.probabilities:
+        chances = dict(prediction.probabilities)
+        record |= {"confidence": {label: chances[label] for label in prediction.answer}, "probabilities": chances}
     if task.kind == "tag":
         record |= _tagged(task, example.text, prediction.answer, table, with_tags)
     if task.kind == "parse":
@@ -97,9 +100,9 @@ def described(
 
 def _tagged(task: Task, text: str, tags: Sequence[str], table: Any, with_tags: bool) -> dict[str, Any]:
     """Spans, and on request every character with its tag."""
-    chances = [_chance(task, table, place, tag) for place, tag in enumerate(tags)]
-    record: dict[str, Any] = {"spans": [_span(text, span, chances, table) for span in spans_of(tags)]}
+    record: dict[str, Any] = {"spans": [_span(task, text, tags, span, table) for span in spans_of(tags)]}
     if with_tags:
+        chances = [_chance(task, table, position, tag) for position, tag in enumerate(tags)]
         columns = zip(text, tags, chances, strict=True)
         record["tags"] = [
             {"character": character, "tag": tag, "confidence": None if chance is None else round(chance, 4)}
@@ -108,16 +111,17 @@ def _tagged(task: Task, text: str, tags: Sequence[str], table: Any, with_tags: b
     return record
 
 
-def _chance(task: Task, table: Any, place: int, tag: str) -> float | None:
+def _chance(task: Task, table: Any, position: int, tag: str) -> float | None:
     """The probability of a character's tag; None where no piece covers it, as with spaces."""
-    known = table is not None and table[place].any()
-    return float(table[place, task.labels.index(tag)]) if known else None
+    known = table is not None and table[position].any()
+    return float(table[position, task.labels.index(tag)]) if known else None
 
 
-def _span(text: str, span: tuple[int, int, str], chances: Sequence[float | None], table: Any) -> dict[str, Any]:
+def _span(task: Task, text: str, tags: Sequence[str], span: tuple[int, int, str], table: Any) -> dict[str, Any]:
     start, end, kind = span
     found: dict[str, Any] = {"start": start, "end": end, "type": kind, "text": text[start:end]}
     if table is not None:
-        chosen = [chance for chance in chances[start:end] if chance is not None]
+        chances = (_chance(task, table, position, tags[position]) for position in range(start, end))
+        chosen = [chance for chance in chances if chance is not None]
         found["confidence"] = round(min(chosen), 4) if chosen else None
     return found

@@ -11,7 +11,12 @@ from danseo.tasks.task import Task
 Record = Mapping[str, Any]
 Writer = Callable[[Iterable[Record]], str]
 FORMATS = ("jsonl", "csv", "conll")
-_OF_KIND = {"classify": ("confidence",), "tag": ("spans",), "answer": ("start", "end", "confidence")}
+_OF_KIND = {
+    "classify": ("confidence",),
+    "labels": ("confidence",),
+    "tag": ("spans",),
+    "answer": ("start", "end", "confidence"),
+}
 _TEXTS = ("text", "pair", "question", "subject", "object", "turns")
 
 

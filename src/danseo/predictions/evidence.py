@@ -76,13 +76,13 @@ def tree_arrays(trees: Sequence[tuple[Array, Array]], labels: Sequence[str]) -> 
 
 
 def tree_rows(arrays: Arrays, labels: Sequence[str]) -> list[tuple[Array, Array]]:
-    """The sentences again; relations as places among the labels."""
+    """The sentences again; relations as positions among the labels."""
     known = arrays["labels"].tolist()
-    places = np.array([labels.index(label) for label in known])
+    positions = np.array([labels.index(label) for label in known])
     words = arrays["words"]
     ends = np.cumsum(words * (words + 1))[:-1]
     columns = zip(
-        words.tolist(), np.split(arrays["arcs"], ends), np.split(places[arrays["relations"]], ends), strict=True
+        words.tolist(), np.split(arrays["arcs"], ends), np.split(positions[arrays["relations"]], ends), strict=True
     )
     return [(arcs.reshape(n, n + 1), relations.reshape(n, n + 1)) for n, arcs, relations in columns]
 

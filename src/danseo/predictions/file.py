@@ -123,7 +123,7 @@ def _probabilities(value: Any, task: Task) -> Any:
     if not isinstance(value, dict) or not value:
         raise ValueError(f"probabilities should be an object label -> probability, not {quote(value)}")
     for label, probability in value.items():
-        if task.kind == "classify" and label not in task.labels:
+        if task.kind in ("classify", "labels") and label not in task.labels:
             raise ValueError(f"probability of the unknown label {quote(label)}; known: {', '.join(task.labels)}")
         is_number = isinstance(probability, int | float) and not isinstance(probability, bool)
         if not is_number or not 0 <= probability <= 1 + 1e-6:

@@ -1,4 +1,4 @@
-"""When to give no answer: the threshold that serves answers with gold best; needs no torch."""
+"""When to give no answer, or a label: the threshold that serves answers with gold best; needs no torch."""
 
 from collections.abc import Callable, Sequence
 
@@ -35,3 +35,23 @@ def best_threshold(margins: Array, given: Array, kept_back: Array) -> float:
     totals = gains[np.searchsorted(levels, between, side="right")].round(9)
     best = between[totals == totals.max()]
     return float(best[np.abs(best).argmin()])
+
+
+_STEPS = np.arange(1, 20) / 20
+
+
+def label_threshold(chances: Array, golds: Array, metric: str) -> float:
+    """From which chance on labels are answered best, in steps of 0.05: by the metric; of equal ones nearest to 0.5."""
+    found = [(_quality(chances > step, golds, metric), -abs(step - 0.5), float(step)) for step in _STEPS]
+    return max(found)[2]
+
+
+def _quality(chosen: Array, golds: Array, metric: str) -> float:
+    """Rounded, so that sums in another order decide nothing."""
+    if "subset" in metric:
+        return round(float((chosen == golds).all(axis=1).mean()), 9)
+    hits, both = (chosen & golds).sum(axis=0), chosen.sum(axis=0) + golds.sum(axis=0)
+    if "macro" in metric:
+        there = both > 0
+        return round(float((2 * hits[there] / both[there]).mean()), 9) if there.any() else 0.0
+    return round(float(2 * hits.sum() / max(1, both.sum())), 9)

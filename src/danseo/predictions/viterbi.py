@@ -38,8 +38,8 @@ def owners_of(offsets: Array, length: int) -> tuple[Array, Array]:
     owners, firsts = np.full(length, -1), np.zeros(length, dtype=bool)
     starts, sizes = offsets[:, 0], offsets[:, 1] - offsets[:, 0]
     pieces = np.repeat(np.arange(len(offsets)), sizes)
-    places = starts[pieces] + np.arange(len(pieces)) - (np.cumsum(sizes) - sizes)[pieces]
-    owners[places[::-1]] = pieces[::-1]  # of repeated places the last assignment stays: the earliest piece
+    positions = starts[pieces] + np.arange(len(pieces)) - (np.cumsum(sizes) - sizes)[pieces]
+    owners[positions[::-1]] = pieces[::-1]  # of repeated positions the last assignment stays: the earliest piece
     filled = np.flatnonzero(sizes)[::-1]
     owners[starts[filled]] = filled
     firsts[starts[filled]] = True
@@ -61,8 +61,8 @@ def spread(pieces: Array, owners: Array, firsts: Array, labels: tuple[str, ...] 
 @cache
 def columns(labels: tuple[str, ...]) -> tuple[int, list[int], list[int]]:
     """Where O, the B- and the I- of the same types stand."""
-    begins = [place for place, label in enumerate(labels) if label.startswith("B-")]
-    return labels.index("O"), begins, [labels.index(f"I-{labels[place][2:]}") for place in begins]
+    begins = [position for position, label in enumerate(labels) if label.startswith("B-")]
+    return labels.index("O"), begins, [labels.index(f"I-{labels[position][2:]}") for position in begins]
 
 
 def decode_characters(
@@ -78,7 +78,7 @@ def decode_characters(
     order = [outside, *begins, *insides]
     evidence = _evidence(np.concatenate(probabilities)[:, order], np.concatenate(covered))
     lengths = np.array([len(rows) for rows in probabilities])
-    tags = np.array([labels[place] for place in order], dtype=object)[_best_paths(evidence, lengths)].tolist()
+    tags = np.array([labels[position] for position in order], dtype=object)[_best_paths(evidence, lengths)].tolist()
     ends = np.cumsum(lengths).tolist()
     return [tuple(tags[end - length : end]) for end, length in zip(ends, lengths.tolist(), strict=True)]
 
@@ -91,13 +91,16 @@ def decode_texts(
     if not any(starts):
         return decode_characters(probabilities, covered, labels)
     firsts = [np.unique(found or range(len(text) + 1)) for found, text in zip(starts, texts, strict=True)]
-    rows = [table[places[:-1]] for table, places in zip(probabilities, firsts, strict=True)]
-    known = [which[places[:-1]] for which, places in zip(covered, firsts, strict=True)]
-    return [_spelled(tags, places) for tags, places in zip(decode_characters(rows, known, labels), firsts, strict=True)]
+    rows = [table[positions[:-1]] for table, positions in zip(probabilities, firsts, strict=True)]
+    known = [which[positions[:-1]] for which, positions in zip(covered, firsts, strict=True)]
+    return [
+        _spelled(tags, positions)
+        for tags, positions in zip(decode_characters(rows, known, labels), firsts, strict=True)
+    ]
 
 
 def _spelled(tags: tuple[str, ...], firsts: Array) -> tuple[str, ...]:
-    """The tags of all characters from those of the places where something begins, and the end."""
+    """The tags of all characters from those of the positions where something begins, and the end."""
     sizes = np.diff(firsts).tolist()
     spelled = ((tag, *[tag.replace("B-", "I-")] * (size - 1)) for tag, size in zip(tags, sizes, strict=True))
     return tuple(chain.from_iterable(spelled))
@@ -118,16 +121,16 @@ def _types(table: Array) -> int:
 
 
 def _best_paths(evidence: Array, lengths: Array) -> Array:
-    """The best states of all sentences, laid end to end; the loop goes over places, not over sentences."""
+    """The best states of all sentences, laid end to end; the loop goes over positions, not over sentences."""
     by_length = np.argsort(-lengths, kind="stable")
     firsts = (np.cumsum(lengths) - lengths)[by_length]
-    alive = [int((lengths > place).sum()) for place in range(int(lengths.max()))]
+    alive = [int((lengths > position).sum()) for position in range(int(lengths.max()))]
     from_any = np.zeros(len(evidence), dtype=np.int8)
     from_begin = np.zeros((len(evidence), _types(evidence)), dtype=bool)
     ends, scores = np.zeros(len(lengths), dtype=np.int8), np.zeros((len(lengths), 1))
-    for place, count in enumerate(alive):
-        rows = firsts[:count] + place
-        if place == 0:
+    for position, count in enumerate(alive):
+        rows = firsts[:count] + position
+        if position == 0:
             scores = _start(evidence[rows])
         else:
             ends[count : len(scores)] = scores[count:].argmax(axis=1)
@@ -158,11 +161,11 @@ def _trace(ends: Array, firsts: Array, alive: Sequence[int], from_any: Array, fr
     """The states on the best paths, read from the ends."""
     states, types = np.zeros(len(from_any), dtype=np.int8), from_begin.shape[1]
     current = ends[:0]
-    for place in range(len(alive) - 1, -1, -1):
-        rows = firsts[: len(current)] + place + 1
+    for position in range(len(alive) - 1, -1, -1):
+        rows = firsts[: len(current)] + position + 1
         kind = np.maximum(current - 1 - types, 0)
         inside = np.where(from_begin[rows, kind], 1 + kind, 1 + types + kind)
         before = np.where(current > types, inside, from_any[rows])
-        current = np.concatenate([before, ends[len(current) : alive[place]]])
-        states[firsts[: len(current)] + place] = current
+        current = np.concatenate([before, ends[len(current) : alive[position]]])
+        states[firsts[: len(current)] + position] = current
     return states

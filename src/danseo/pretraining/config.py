@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from danseo.config import SEEDS, TrainConfig, later, later_section, setting
+from danseo.config import SEEDS, TrainConfig
+from danseo.settings.declaring import later, later_section, setting
 
 # What fine-tuning needs and masked training has no use for.
 _WITHOUT = {
@@ -30,6 +31,8 @@ class ModelConfig:
     """Pieces of the tokenizer that is trained on the text."""
     pieces: Literal["word", "morpheme"] = later("word")
     """word: pieces are frequent parts of words; morpheme: of Kiwi's morphemes, so that none swallows a particle."""
+    embeddings: Literal["random", "cooccurrence"] = later("random")
+    """What the pieces start from: random rows, or rows by the company that each keeps in the text."""
     dropout: float = setting(0.0, most=1)
     """Dropout everywhere; text that is seen only once or twice needs none."""
     tokenizer_documents: int = setting(20000, above=0)

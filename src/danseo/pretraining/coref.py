@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from danseo.config import flat, identifying
 from danseo.data.find import cache_root
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
-from danseo.files import check_place
+from danseo.files import check_writable
+from danseo.hub import folder_of
 from danseo.pretraining.config import CorefConfig, SaveConfig
 from danseo.pretraining.folders import RESULT, claim, quiet_or_said, reported
 from danseo.pretraining.masker import MentionMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.mentions import (
     SPELLING,
-    check_dataset_place,
+    check_dataset_writable,
     dataset_seq_len,
     open_dataset,
     require_left_out,
@@ -32,6 +32,7 @@ from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.overlap import guard_identity, left_out_line
 from danseo.runs.directory import Run, folder_identity
 from danseo.runs.locks import owned, owned_by_first
+from danseo.settings.declaring import flat, identifying
 from danseo.text.identity import text_identity, tokenizer_identity
 from danseo.text.morphology import Analyser, KiwiAnalyser
 
@@ -83,7 +84,7 @@ def coref(
     chosen = tuple(objectives or (job.config.objective,))
     require_source(job.texts, job.dataset)
     folder = out or Path("runs") / f"coref--{Path(job.config.checkpoint).name}--s{job.config.seed}"
-    check_place(folder)
+    check_writable(folder)
     from danseo.training.workers import Workers
 
     workers = Workers(job.device)
@@ -118,7 +119,7 @@ def prepared_dataset(job: CorefJob) -> tuple[Path, int]:
     key += [guard_identity(job.exclude), SPELLING]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     folder = job.save_dataset or cache_root() / "coref" / digest
-    check_dataset_place(folder)
+    check_dataset_writable(folder)
     if (folder / "dataset.json").is_file() and not job.save_dataset:
         return folder, seq_len
     with owned(folder, on_note=quiet_or_said(job.quiet)):  # others may be preparing the same
@@ -162,8 +163,8 @@ def _one(
 
 def _identity(job: CorefJob, dataset: Path) -> str:
     settings = identifying(job.config)
-    if Path(job.config.checkpoint).is_dir():
-        settings["checkpoint"] = folder_identity(Path(job.config.checkpoint))
+    if folder := folder_of(job.config.checkpoint):
+        settings["checkpoint"] = folder_identity(folder)
     settings |= {"dataset": (dataset / "dataset.json").read_text("utf-8"), "probes": items_hash(job.probes)}
     return hashlib.sha256(json.dumps(settings, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:8]
 

@@ -55,10 +55,10 @@ def encoded(documents: Iterable[Document], tokenizer: Any, units: str) -> Iterat
 
 def unit_marks(text: str, offsets: list[tuple[int, int]], morphemes: list[tuple[int, int]] | None = None) -> Any:
     """Which pieces begin an eojeol or, with their spans given, a morpheme."""
-    places = np.array(offsets).reshape(-1, 2)
+    positions = np.array(offsets).reshape(-1, 2)
     letters = np.frombuffer(text.encode("utf-32-le", "replace"), dtype=np.uint32)
     spaces = np.isin(letters, _SPACES)
-    begins = np.maximum(places[:, 0], 0)
+    begins = np.maximum(positions[:, 0], 0)
     inside = begins < len(letters)
     on_space = np.zeros(len(begins), dtype=bool)
     on_space[inside] = spaces[begins[inside]]  # SentencePiece counts the space to the word after it
@@ -68,7 +68,7 @@ def unit_marks(text: str, offsets: list[tuple[int, int]], morphemes: list[tuple[
         starts, torn = _seams(morphemes, len(letters))
         first = (first | starts[begins]) & ~torn[begins]
     first[1:] &= begins[1:] != begins[:-1]  # a lone ▁ has begun the word already
-    first[1:] &= begins[1:] >= places[:-1, 1]  # pieces of bytes may share a letter
+    first[1:] &= begins[1:] >= positions[:-1, 1]  # pieces of bytes may share a letter
     first[:1] = True
     return np.where(first, BEGINS, CONTINUES).astype(np.uint8)
 

@@ -17,7 +17,7 @@ from danseo.training.loop import Engine, Step, outputs_of, train_steps
 from danseo.training.numbers import settle
 from danseo.training.optim import freeze, make_optimizer
 from danseo.training.rows import RowPlan
-from danseo.training.speed import settled_gear
+from danseo.training.speed import settled_mode
 from danseo.training.workers import Workers
 
 _TRIAL_SECONDS = 15.0  # of measuring, at most
@@ -48,9 +48,9 @@ class MaskedFit:
             network.model.gradient_checkpointing_enable()
         self.network = network.to(workers.device)
         freeze(self.network, config.freeze)
-        self.gear = settled_gear(self.network, config, workers, run, pieces, on_note)
-        self.gear.engage(self.network)
-        self.engine = Engine(self.network, kind, workers, self.gear, config.batch_tokens, on_note)
+        self.mode = settled_mode(self.network, config, workers, run, pieces, on_note)
+        self.mode.engage(self.network)
+        self.engine = Engine(self.network, kind, workers, self.mode, config.batch_tokens, on_note)
 
     def evaluate(self, held_out: Sequence[Features]) -> dict[str, float]:
         """Loss and accuracy at gaps that are the same every time."""

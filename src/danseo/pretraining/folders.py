@@ -7,11 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo.config import to_toml
 from danseo.data.find import cache_root
 from danseo.display.escaping import say
 from danseo.errors import DanseoError, DataError
-from danseo.files import check_place, read_text, write_atomically
+from danseo.files import check_writable, read_text, write_atomically
 from danseo.pretraining.config import PretrainConfig
 from danseo.pretraining.encoding import pack_texts, specials_around
 from danseo.pretraining.packing import PackedFacts, check_packed, read_facts
@@ -19,6 +18,7 @@ from danseo.probing.items import ProbeItem
 from danseo.probing.overlap import guard_identity
 from danseo.runs.directory import Run
 from danseo.runs.locks import owned
+from danseo.settings.written import to_toml
 from danseo.text.identity import text_identity, tokenizer_identity
 from danseo.text.morphology import KiwiAnalyser
 
@@ -39,7 +39,7 @@ def claim(run: Run, settings: str, config: Any, identity: str, workers: "Workers
 
 
 def _claim(run: Run, settings: str, config: Any, identity: str) -> None:
-    check_place(run.path)
+    check_writable(run.path)
     try:
         found = read_text(run.path / "identity.txt").strip() if (run.path / "identity.txt").is_file() else None
     except DataError:

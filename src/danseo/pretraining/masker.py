@@ -54,11 +54,11 @@ class ReplacingMasker(TextMasker):
 
     def __call__(self, record: Any, step: int | None) -> Drawn:
         share, whole, rng = self._at(record, step)
-        places = chosen(record.fields["marks"], share, rng, whole=whole)
+        positions = chosen(record.fields["marks"], share, rng, whole=whole)
         ids = record.ids.copy()
-        ids[places] = self.vocabulary.mask
-        weights = np.full(len(places), 1 / share, dtype=np.float32)
-        return Drawn(ids, places, record.ids[places], weights, rng.random(len(places)))
+        ids[positions] = self.vocabulary.mask
+        weights = np.full(len(positions), 1 / share, dtype=np.float32)
+        return Drawn(ids, positions, record.ids[positions], weights, rng.random(len(positions)))
 
     def is_text(self, record: Any) -> Any:
         """Which pieces are text: only those are judged."""
@@ -85,6 +85,6 @@ class MentionMasker:
         ids = replaced(ids, others, self.vocabulary, rng)
         if objective == "mlm":
             return Masked(ids, others, record.ids[others], np.ones(len(others), dtype=np.float32))
-        places = np.concatenate([target, others])
+        positions = np.concatenate([target, others])
         weights = np.repeat([1.0, self.config.mlm_weight], [len(target), len(others)]).astype(np.float32)
-        return Masked(ids, places, record.ids[places], weights)
+        return Masked(ids, positions, record.ids[positions], weights)

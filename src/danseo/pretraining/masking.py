@@ -25,10 +25,10 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Masked:
-    """A sequence with gaps: its ids, the places to guess, what was there, and how much each counts."""
+    """A sequence with gaps: its ids, the positions to guess, what was there, and how much each counts."""
 
     ids: Any
-    places: Any
+    positions: Any
     labels: Any
     weights: Any
 
@@ -53,7 +53,7 @@ def step_generator(seed: int, step: int, record: int) -> np.random.Generator:
 
 
 def chosen(marks: Any, share: float, rng: np.random.Generator, *, whole: bool) -> Any:
-    """The places to guess, in order: exactly that share of the text's pieces, or of pieces in whole units."""
+    """The positions to guess, in order: exactly that share of the text's pieces, or of pieces in whole units."""
     usable = np.flatnonzero(marks != SPECIAL)
     wanted = max(1, round(share * len(usable))) if len(usable) else 0
     if not whole:
@@ -62,17 +62,17 @@ def chosen(marks: Any, share: float, rng: np.random.Generator, *, whole: bool) -
     _, firsts, sizes = np.unique(units, return_index=True, return_counts=True)
     order = rng.permutation(len(firsts))
     taken = order[: int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1] if wanted else order[:0]
-    places = [usable[firsts[k] : firsts[k] + sizes[k]] for k in taken]
-    return np.sort(np.concatenate(places)) if places else usable[:0]
+    positions = [usable[firsts[k] : firsts[k] + sizes[k]] for k in taken]
+    return np.sort(np.concatenate(positions)) if positions else usable[:0]
 
 
-def replaced(ids: Any, places: Any, vocabulary: Vocabulary, rng: np.random.Generator) -> Any:
-    """The ids with 80 % of the places masked, 10 % another piece, 10 % as they were."""
+def replaced(ids: Any, positions: Any, vocabulary: Vocabulary, rng: np.random.Generator) -> Any:
+    """The ids with 80 % of the positions masked, 10 % another piece, 10 % as they were."""
     changed = ids.copy()
-    dice = rng.random(len(places))
-    others = rng.choice(vocabulary.ordinary, len(places))
-    kept = np.where(dice < _MASKED + _RANDOM, others, ids[places])
-    changed[places] = np.where(dice < _MASKED, vocabulary.mask, kept)
+    dice = rng.random(len(positions))
+    others = rng.choice(vocabulary.ordinary, len(positions))
+    kept = np.where(dice < _MASKED + _RANDOM, others, ids[positions])
+    changed[positions] = np.where(dice < _MASKED, vocabulary.mask, kept)
     return changed
 
 
@@ -80,6 +80,6 @@ def mask_text(
     ids: Any, marks: Any, share: float, vocabulary: Vocabulary, rng: np.random.Generator, *, whole: bool = False
 ) -> Masked:
     """Ordinary masking of a sequence."""
-    places = chosen(marks, share, rng, whole=whole)
-    ones = np.ones(len(places), dtype=np.float32)
-    return Masked(replaced(ids, places, vocabulary, rng), places, ids[places], ones)
+    positions = chosen(marks, share, rng, whole=whole)
+    ones = np.ones(len(positions), dtype=np.float32)
+    return Masked(replaced(ids, positions, vocabulary, rng), positions, ids[positions], ones)

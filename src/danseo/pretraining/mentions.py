@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from danseo.config import flat
 from danseo.errors import DanseoError, DataError
-from danseo.files import check_place, write_atomically
+from danseo.files import check_writable, write_atomically
 from danseo.pretraining.config import CorefConfig, MentionConfig
 from danseo.pretraining.masking import BEGINS, KEPT, TARGET
 from danseo.pretraining.packing import (
@@ -30,6 +29,7 @@ from danseo.probing.items import ProbeItem, Span, read_items, write_items
 from danseo.probing.overlap import Guard, text_hashes
 from danseo.probing.windows import Windows, clip, touching
 from danseo.rows import read_object
+from danseo.settings.declaring import flat
 from danseo.text.documents import Document, passages
 from danseo.text.identity import text_identity, tokenizer_identity
 from danseo.text.morphology import Analyser, Noun
@@ -169,9 +169,9 @@ def _parts(
             return
 
 
-def check_dataset_place(folder: Path) -> None:
+def check_dataset_writable(folder: Path) -> None:
     """Refuse a folder that cannot be written, or that holds something else: a new dataset replaces what is there."""
-    check_place(folder)
+    check_writable(folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "facts.json").is_file():
         raise DanseoError(f"{folder} is not empty and no prepared dataset; choose another place")
 

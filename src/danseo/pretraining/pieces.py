@@ -69,8 +69,8 @@ def count_words(texts: Iterable[str], on_note: Callable[[str], None] = lambda li
 
 
 def _cut(text: str, start: int, end: int, cuts: Any) -> Word:
-    places = [start, *(k for k in range(start + 1, end) if cuts[k]), end]
-    return tuple(text[a:b] for a, b in pairwise(places))
+    positions = [start, *(k for k in range(start + 1, end) if cuts[k]), end]
+    return tuple(text[a:b] for a, b in pairwise(positions))
 
 
 def _letters(words: Counter[Word]) -> set[str]:
@@ -78,8 +78,8 @@ def _letters(words: Counter[Word]) -> set[str]:
     seen: Counter[str] = Counter()
     syllables: Counter[str] = Counter()
     for word, count in words.items():
-        for place, letter in enumerate("".join(word)):
-            seen[letter if place == 0 else f"##{letter}"] += count
+        for position, letter in enumerate("".join(word)):
+            seen[letter if position == 0 else f"##{letter}"] += count
             if _is_korean(letter):
                 syllables[letter] += count
     kept = {piece for piece, count in seen.items() if count >= _FOREIGN * seen.total() and not _is_korean(piece[-1])}
@@ -97,9 +97,9 @@ def _merged(words: Counter[Word], letters: set[str], size: int) -> Iterator[str]
 
     units: Counter[str] = Counter()
     for word, count in words.items():
-        for place, unit in enumerate(word):
-            if _is_spelled(unit, place == 0, letters):
-                units[unit if place else _marked(unit)] += count
+        for position, unit in enumerate(word):
+            if _is_spelled(unit, position == 0, letters):
+                units[unit if position else _marked(unit)] += count
     tokenizer = Tokenizer(models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False)
     tokenizer.train_from_iterator(chain.from_iterable(repeat(unit, count) for unit, count in units.items()), trainer)
@@ -108,7 +108,7 @@ def _merged(words: Counter[Word], letters: set[str], size: int) -> Iterator[str]
 
 
 def _is_spelled(unit: str, is_first: bool, letters: set[str]) -> bool:
-    pieces = [letter if is_first and place == 0 else f"##{letter}" for place, letter in enumerate(unit)]
+    pieces = [letter if is_first and position == 0 else f"##{letter}" for position, letter in enumerate(unit)]
     return ord(unit[0]) < _MARKABLE and letters.issuperset(pieces)
 
 
@@ -129,18 +129,18 @@ def _uses(words: Counter[Word], pieces: set[str]) -> tuple[Counter[str], Counter
     crossings: Counter[str] = Counter()
     for word, count in words.items():
         borders = set(_borders(word))
-        place = 0
+        position = 0
         for token in model.tokenize("".join(word)):
-            end = place + len(token.value.removeprefix("##"))
+            end = position + len(token.value.removeprefix("##"))
             uses[token.value] += count
-            if any(place < border < end for border in borders):
+            if any(position < border < end for border in borders):
                 crossings[token.value] += count
-            place = end
+            position = end
     return uses, crossings
 
 
 def _borders(word: Word) -> Iterator[int]:
-    place = 0
+    position = 0
     for unit in word[:-1]:
-        place += len(unit)
-        yield place
+        position += len(unit)
+        yield position

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo.config import identifying
 from danseo.display.progress import TrainingProgress
 from danseo.errors import DanseoError
+from danseo.hub import folder_of
 from danseo.plots.losses import draw_losses
 from danseo.pretraining.budget import planned_pieces, settled_schedule
 from danseo.pretraining.config import PretrainConfig
@@ -20,12 +20,13 @@ from danseo.pretraining.masker import ReplacingMasker, TextMasker
 from danseo.pretraining.masking import Vocabulary
 from danseo.pretraining.packing import PackedFacts, PackedRows, read_left_out
 from danseo.pretraining.schedule import Schedule
-from danseo.pretraining.start import load_body, load_masked, save_masked, start_folder
+from danseo.pretraining.start import load_body, load_masked, save_masked, settle_embeddings, start_folder
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.probing.overlap import guard_identity, left_out_line
 from danseo.runs.directory import Run, folder_identity
 from danseo.runs.environment import environment
 from danseo.runs.locks import owned_by_first
+from danseo.settings.declaring import identifying
 from danseo.text.identity import text_identity
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def _train(job: PretrainJob, run: Run, workers: "Workers") -> None:
         if job.exclude:
             progress.note(left_out_line(left_out))
         rows = PackedRows(packed / "train")
+        if job.config.model.embeddings == "cooccurrence" and not job.config.checkpoint:
+            settle_embeddings(start, job.config, model, tokenizer, rows, workers, progress.note)
         held_out = PackedRows(packed / "held_out", job.config.text.held_out_rows)
         pieces = planned_pieces(job.config, facts["train"].pieces)
         fit = text_fit(job.config, model, tokenizer, workers, run, progress.note, pieces)
@@ -126,8 +129,7 @@ def check_config(config: PretrainConfig) -> None:
 def identity_of(job: PretrainJob) -> str:
     """Eight hex digits of the settings and of what text, checkpoint and probes hold."""
     settings = identifying(job.config)
-    folder = Path(job.config.checkpoint) if job.config.checkpoint else None
-    if folder and folder.is_dir():
+    if job.config.checkpoint and (folder := folder_of(job.config.checkpoint)):
         settings["checkpoint"] = folder_identity(folder)
     settings |= {"texts": text_identity(job.texts), "probes": items_hash(job.probes)}
     settings |= {"left_out": guard_identity(job.exclude)} if job.exclude else {}

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError, WorkFailed
-from danseo.files import remedy
+from danseo.files import remedy, write_atomically
 from danseo.pretraining.config import ModelConfig, PretrainConfig
+from danseo.pretraining.cooccurrence import cooccurrence_vectors
+from danseo.pretraining.packing import PackedRows
 from danseo.pretraining.text import spread, stream
 from danseo.probing.items import ProbeItem
 from danseo.probing.overlap import Guard, guard_identity
+from danseo.runs.directory import read_tensors
 from danseo.text.identity import text_identity
 
 if TYPE_CHECKING:
     from danseo.models.scratch import Size
+    from danseo.training.workers import Workers
 
 
 def start_folder(
@@ -83,6 +87,33 @@ def trained_tokenizer(
 
     key = [text_identity(texts), guard_identity(exclude), config.tokenizer_documents]
     return wordpiece_tokenizer(kept_pieces(key, some, size.vocabulary, on_note), size.positions)
+
+
+def settle_embeddings(
+    start: Path,
+    config: PretrainConfig,
+    model: Any,
+    tokenizer: Any,
+    rows: PackedRows,
+    workers: "Workers",
+    on_note: Callable[[str], None],
+) -> None:
+    """Give the pieces rows by the company they keep, of the length that random ones have; counted once per folder."""
+    import torch
+    from safetensors.torch import save
+
+    path = start / "cooccurrence.safetensors"
+    if workers.is_first and not path.is_file():
+        on_note("counting which pieces stand near each other")
+        table = model.get_input_embeddings().weight
+        pieces, width = table.shape
+        vectors = cooccurrence_vectors(rows.ids, tokenizer.all_special_ids, pieces, width, config.seed)
+        scaled = torch.from_numpy(vectors) * table.detach().norm(dim=1).median()
+        write_atomically(path, save({"embeddings": scaled}))
+    workers.wait()
+    workers.mirror(start)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.copy_(read_tensors(path)["embeddings"])
 
 
 def load_body(folder: Path, trust_remote_code: bool = False) -> tuple[Any, Any]:

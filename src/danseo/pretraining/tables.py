@@ -78,8 +78,8 @@ def change(result: dict[str, Any], name: str = "strict@1") -> float | None:
 def pairs_table(results: list[dict[str, Any]]) -> Table:
     """The objectives against each other on the same items."""
     rows: list[tuple[object, ...]] = []
-    for place, one in enumerate(results):
-        for other in results[place + 1 :]:
+    for position, one in enumerate(results):
+        for other in results[position + 1 :]:
             for name in PROBES[:3]:
                 values = [each["after"].get("probes", {}).get(name) for each in (one, other)]
                 if None not in values:

@@ -15,7 +15,7 @@ class Question:
     """Pieces with a gap; wanted: the best guesses, or the log-probabilities of given pieces, or both."""
 
     ids: tuple[int, ...]
-    place: int
+    position: int
     top: int = 0
     pieces: tuple[int, ...] = ()
 
@@ -34,7 +34,7 @@ def ask(
     """Answers in the order of the questions; every question costs one row of one forward pass."""
     answers: list[Answer | None] = [None] * len(questions)
     size = len(masked.tokenizer)
-    batches = masked.gap_logits([q.ids for q in questions], [q.place for q in questions], on_done)
+    batches = masked.gap_logits([q.ids for q in questions], [q.position for q in questions], on_done)
     for part, logits in batches:
         rows = logits[:, :size]  # a padded vocabulary has rows without pieces
         most = min(size, max(questions[k].top for k in part))

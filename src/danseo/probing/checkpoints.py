@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError, DataError
+from danseo.hub import IN_THE_BOX
 from danseo.rows import read_object
 from danseo.runs.naming import model_name
 
@@ -80,6 +81,8 @@ def find_checkpoints(arguments: Sequence[str], steps: Range | None = None, empty
 
 def _behind(argument: str, steps: Range, empty: bool) -> list[Checkpoint]:
     path = Path(argument)
+    if argument in IN_THE_BOX:
+        return [Checkpoint(argument)]
     if not path.exists():
         if argument.count("/") == 1 and not argument.startswith(("/", ".", "~")):
             return [Checkpoint(argument)]  # a Hub id

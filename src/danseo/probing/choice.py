@@ -26,8 +26,8 @@ class Choice:
 
     def __post_init__(self) -> None:
         for pieces in self.words.values():
-            for place, piece in enumerate(pieces):
-                self.wanted.setdefault((len(pieces), pieces[:place]), set()).add(piece)
+            for position, piece in enumerate(pieces):
+                self.wanted.setdefault((len(pieces), pieces[:position]), set()).add(piece)
 
     def questions(self, mask: int) -> list[Question]:
         """What has to be asked: PLL-w2r masks a piece and those to its right within the word."""
@@ -46,8 +46,8 @@ class Choice:
 
 def _question(window: Window, key: Key, mask: int, pieces: set[int], top: int = 0) -> Question:
     count, start = key
-    ids, place = window.filled([*start, *[mask] * (count - len(start))])
-    return Question(ids, place + len(start), top, tuple(sorted(pieces)))
+    ids, position = window.filled([*start, *[mask] * (count - len(start))])
+    return Question(ids, position + len(start), top, tuple(sorted(pieces)))
 
 
 def choice_of(item: ProbeItem, window: Window, pieces: WordPieces) -> Choice:

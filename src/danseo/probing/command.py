@@ -1,17 +1,16 @@
 """What `danseo probe` does: find checkpoints, probe them one by one, compare, draw."""
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from danseo.display.escaping import say, visible
-from danseo.display.progress import unmarked
+from danseo.display.escaping import say
+from danseo.display.progress import LiveDisplay, unmarked
 from danseo.display.table import Table
 from danseo.extras import require
-from danseo.files import check_place
+from danseo.files import check_writable
 from danseo.models.encoder.facts import PACKAGES
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled, shown_name
 from danseo.probing.items import ProbeItem, items_hash, read_items, shipped_items
@@ -81,7 +80,7 @@ def run_job(job: Job, quiet: bool = False) -> Outcome:
     items = read_items(job.items, job.split) if job.items else shipped_items(job.split)
     waiting = find_checkpoints(job.checkpoints, job.steps, empty=job.poll is not None)
     folder = job.output or _home(job, waiting)
-    check_place(folder)
+    check_writable(folder)
     with owned(folder, wait=job.wait, on_note=lambda line: None if quiet else say(line), inside=True):
         return _run(job, items, waiting, folder, quiet)
 
@@ -90,7 +89,7 @@ def _run(job: Job, items: Sequence[ProbeItem], waiting: list[Checkpoint], folder
     spelling = job.options.spelling
     reference = read_reference(job.reference, items_hash(items), spelling) if job.reference else None
     require(*PACKAGES, "kiwipiepy")
-    with _Display(quiet) as display:
+    with _Display(quiet=quiet) as display:
         sweep = Sweep(items, job.options, KiwiAnalyser(), job.output, job.device, job.precision, job.trust_remote_code)
         sweep.on_progress, sweep.on_note = display.progress, display.note
         sweep.is_alone = job.poll is None and [each.source for each in waiting] == list(job.checkpoints)[:1]
@@ -147,12 +146,10 @@ def _levels(records: list[Record]) -> Mapping[str, float]:
     return {label: found[name]["strict@1"]["value"] for name, label in names.items() if name in found}
 
 
-class _Display:
+class _Display(LiveDisplay):
     """A bar with ETA on a terminal, a line per checkpoint elsewhere."""
 
-    def __init__(self, quiet: bool) -> None:
-        self.quiet, self.title = quiet, ""
-        self.bar: Any = None
+    title = ""
 
     def start(self, number: int, count: int, name: str) -> None:
         """The next checkpoint begins; its bar takes the place of the last one's."""
@@ -161,24 +158,10 @@ class _Display:
             for task in self.bar.task_ids:
                 self.bar.remove_task(task)
 
-    def __enter__(self) -> "_Display":
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
+    def draw_on(self, console: Any) -> Any:
+        from rich.progress import Progress
 
-            self.bar = Progress(console=Console(stderr=True), transient=True)
-            self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar:
-            self.bar.stop()
-
-    def note(self, line: str) -> None:
-        if self.bar:
-            self.bar.console.print(visible(line, keep="\n"), highlight=False, markup=False)
-        elif not self.quiet:
-            say(line)
+        return Progress(console=console, transient=True)
 
     def progress(self, done: int, total: int) -> None:
         if self.bar:

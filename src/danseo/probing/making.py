@@ -10,7 +10,7 @@ from typing import Any
 from danseo import __version__
 from danseo.display.table import Table
 from danseo.errors import DataError
-from danseo.files import check_place, write_atomically
+from danseo.files import check_writable, write_atomically
 from danseo.probing.build import BuildOptions, Built, build_repeated, with_unigram
 from danseo.probing.items import KINDS, SPLITS, ProbeItem, items_hash, write_items
 from danseo.probing.lambada import add_lambada, fetch_lambada, read_lambada
@@ -68,7 +68,7 @@ def make_sets(
     """Build dev and test, write them and their manifest."""
     if not paths and not lambada:
         raise DataError("no text to build from; name files with --text, or a LAMBADA-style file with --lambada")
-    check_place(folder)
+    check_writable(folder)
     rows = fetch_lambada() if lambada == "hub" else read_lambada(Path(lambada)) if lambada else []
     built = build_repeated(paths, options, analyser, on_note) if paths else Built()
     if lambada:

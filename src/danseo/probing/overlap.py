@@ -88,8 +88,8 @@ class Overlap:
 
     def __init__(self, items: Sequence[ProbeItem]) -> None:
         self.texts = list(dict.fromkeys(item.text for item in items))
-        places = {text: place for place, text in enumerate(self.texts)}
-        self.text_of = [places[item.text] for item in items]
+        positions = {text: position for position, text in enumerate(self.texts)}
+        self.text_of = [positions[item.text] for item in items]
         runs = [Runs(text) for text in self.texts]
         self.lengths = [min(LENGTH, each.words) for each in runs]
         self.indices = {
@@ -116,11 +116,11 @@ class Overlap:
     @property
     def met(self) -> NDArray[np.bool_]:
         """Item by item, whether it was met."""
-        return np.array([place in self.met_texts for place in self.text_of], dtype=bool)
+        return np.array([position in self.met_texts for position in self.text_of], dtype=bool)
 
     def as_dict(self) -> dict[str, float | int]:
         total, met = len(self.text_of), int(self.met.sum())
-        short = sum(self.lengths[place] < LENGTH for place in self.text_of)
+        short = sum(self.lengths[position] < LENGTH for position in self.text_of)
         return {"n": LENGTH, "items": total, "overlapping": met, "rate": met / total if total else 0.0} | {
             "too_short": short
         }

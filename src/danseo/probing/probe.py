@@ -148,12 +148,12 @@ def _outcomes(
     on_progress: Progress,
 ) -> list[Outcome]:
     framed = list(windows.of(items))
-    questions = [Question(window.ids, window.place, TOP) for window in framed]
+    questions = [Question(window.ids, window.position, TOP) for window in framed]
     choices = [] if quick else [choice_of(item, w, guide.pieces) for item, w in zip(items, framed, strict=True)]
     asked = [choice.questions(masked.tokenizer.mask_token_id) for choice in choices]
     if not quick:
         controls = windows.of([without_mentions(item) for item in items])
-        questions += [Question(window.ids, window.place, TOP) for window in controls]
+        questions += [Question(window.ids, window.position, TOP) for window in controls]
     answers = iter(
         ask(masked, [*questions, *(q for group in asked for q in group)], _counter(on_progress, questions, asked))
     )

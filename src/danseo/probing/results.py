@@ -125,8 +125,8 @@ def write_summary(
 
 def asked(record: Mapping[str, Any]) -> tuple[Any, ...]:
     """What two results must agree in to be compared: the items, how their gaps are spelled, and how it was computed."""
-    gear = (record.get("dtype"), record.get("attention", "own")) if record.get("status") == "ok" else (None, None)
-    return record.get("eval_set_hash"), record.get("spelling", "separate"), *gear  # separate was the only way once
+    mode = (record.get("dtype"), record.get("attention", "own")) if record.get("status") == "ok" else (None, None)
+    return record.get("eval_set_hash"), record.get("spelling", "separate"), *mode  # separate was the only way once
 
 
 def best_by(rows: Sequence[Record], key: str) -> Record | None:

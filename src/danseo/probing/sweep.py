@@ -44,7 +44,7 @@ class Sweep:
     on_note: Callable[[str], None] = lambda line: None
     is_alone: bool = False
     """Whether one checkpoint was named: what is wrong with it is then the error of the command."""
-    gear: tuple[str, str] | None = None
+    mode: tuple[str, str] | None = None
     """Precision and attention of the whole series, once they are settled."""
     records: list[Record] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
@@ -79,16 +79,16 @@ class Sweep:
         """One precision and attention for all: as named, as the training had them, as earlier results, or measured."""
         from danseo.models.masked.load import OWN, MaskedModel
 
-        if self.gear is None and self.precision != "auto":
-            self.gear = self.precision, OWN
-        if self.gear is None:
-            self.gear = trained_gear(checkpoint, self.device) or self._earlier_gear(folder)
-        if self.gear is None:
+        if self.mode is None and self.precision != "auto":
+            self.mode = self.precision, OWN
+        if self.mode is None:
+            self.mode = trained_mode(checkpoint, self.device) or self._earlier_mode(folder)
+        if self.mode is None:
             trusted = self.trust_remote_code
             masked = MaskedModel.load(checkpoint.source, self.device, "auto", self.on_note, trust_remote_code=trusted)
-            self.gear = masked.precision, OWN
+            self.mode = masked.precision, OWN
 
-    def _earlier_gear(self, folder: Path) -> tuple[str, str] | None:
+    def _earlier_mode(self, folder: Path) -> tuple[str, str] | None:
         """That of results in the folder which were made without a wish either."""
         rows = (read_record(folder / SUMMARY) or {}).get("results", [])
         ours = (items_hash(self.items), self.options.spelling)
@@ -98,7 +98,7 @@ class Sweep:
     def identity(self, checkpoint: Checkpoint) -> Identity:
         from danseo.models.masked.load import weights_hash
 
-        settings = {**asdict(self.options), "gear": self.gear, "analyser": self.analyser.version}
+        settings = {**asdict(self.options), "gear": self.mode, "analyser": self.analyser.version}
         config = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
         return Identity(weights_hash(checkpoint.source, self.trust_remote_code), items_hash(self.items), config)
 
@@ -106,8 +106,8 @@ class Sweep:
         from danseo.models.masked.load import MaskedModel
 
         start = time.perf_counter()
-        assert self.gear
-        precision, attention = self.gear
+        assert self.mode
+        precision, attention = self.mode
         trusted = self.trust_remote_code
         masked = MaskedModel.load(checkpoint.source, self.device, precision, self.on_note, attention, trusted)
         loaded = time.perf_counter() - start
@@ -136,7 +136,7 @@ class Sweep:
         return write_summary(folder, rows, total, (time.monotonic() - self.started) / 60, status, limits)
 
 
-def trained_gear(checkpoint: Checkpoint, device: str | None) -> tuple[str, str] | None:
+def trained_mode(checkpoint: Checkpoint, device: str | None) -> tuple[str, str] | None:
     """The precision and attention of the training that the checkpoint is of, where that is known and was here."""
     record = read_record(checkpoint.path.resolve().parent / "gear.json") if checkpoint.path.is_dir() else None
     if record is None:

@@ -20,7 +20,7 @@ class Window:
     """The pieces around one gap, the frame of special pieces included; `place` is that of the mask."""
 
     ids: tuple[int, ...]
-    place: int
+    position: int
     limit: int
     frame: tuple[int, int]
     antecedent_in_window: bool
@@ -29,7 +29,7 @@ class Window:
 
     def filled(self, pieces: Sequence[int]) -> tuple[tuple[int, ...], int]:
         """The window with these pieces in place of the mask, and where they start; what no longer fits is cut."""
-        left, right = list(self.ids[: self.place]), list(self.ids[self.place + 1 :])
+        left, right = list(self.ids[: self.position]), list(self.ids[self.position + 1 :])
         excess = max(0, len(left) + len(pieces) + len(right) - self.limit)
         from_right = min(excess, len(right) - self.frame[1])
         del right[len(right) - self.frame[1] - from_right : len(right) - self.frame[1]]
@@ -64,7 +64,7 @@ class Windows:
         from danseo.models.encoder.pieces import Pieces
 
         if not getattr(tokenizer, "is_fast", False):
-            raise DanseoError("the checkpoint's tokenizer has no tokenizer.json, so places in the text are unknown")
+            raise DanseoError("the checkpoint's tokenizer has no tokenizer.json, so positions in the text are unknown")
         self.tokenizer, self.seq_len, self.spelling = tokenizer, seq_len, spelling
         self.words, self.cutter = WordPieces(tokenizer), Pieces(tokenizer, 0)
         marks = tokenizer("가", return_special_tokens_mask=True)
@@ -110,14 +110,14 @@ class Windows:
             verbose=False,
         )
         for item, ids, offsets in zip(items, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-            place = ids.index(self.tokenizer.mask_token_id)
+            position = ids.index(self.tokenizer.mask_token_id)
             if self.spelling == "separate":
-                yield self._window(item, ids, offsets, (place, place + 1))
+                yield self._window(item, ids, offsets, (position, position + 1))
                 continue
             rest = _WORD.match(item.right)
-            joined = self._joined(ids, offsets, place, rest[0]) if rest else ids
-            blank = place > 0 and item.text[slice(*offsets[place - 1])].isspace()  # of the word, if set apart
-            yield self._window(item, joined, offsets, (place - blank, place + 1), respelled=True)
+            joined = self._joined(ids, offsets, position, rest[0]) if rest else ids
+            blank = position > 0 and item.text[slice(*offsets[position - 1])].isspace()  # of the word, if set apart
+            yield self._window(item, joined, offsets, (position - blank, position + 1), respelled=True)
 
     def masked_text(self, item: ProbeItem) -> str:
         """The text with the tokenizer's own mask in the gap; anything else that looks special is made harmless."""
@@ -140,7 +140,7 @@ class Windows:
                 *ids[last : last + right],
                 *self.tail,
             ),
-            place=len(self.head) + left,
+            position=len(self.head) + left,
             limit=self.seq_len,
             frame=(len(self.head), len(self.tail)),
             antecedent_in_window=span is not None and span[0] >= first - left,
@@ -148,11 +148,11 @@ class Windows:
             respelled=respelled,
         )
 
-    def _joined(self, ids: list[int], offsets: list[Span], place: int, rest: str) -> list[int]:
-        start = offsets[place][1]
-        count = sum(start <= first < start + len(rest) for first, _ in offsets[place + 1 :])
+    def _joined(self, ids: list[int], offsets: list[Span], position: int, rest: str) -> list[int]:
+        start = offsets[position][1]
+        count = sum(start <= first < start + len(rest) for first, _ in offsets[position + 1 :])
         spelled = self.words.of(rest, inside=True)
-        return [*ids[: place + 1], *spelled, *ids[place + 1 + count :]] if spelled else ids
+        return [*ids[: position + 1], *spelled, *ids[position + 1 + count :]] if spelled else ids
 
 
 def touching(offsets: Sequence[Span], span: Span) -> Span | None:

@@ -19,10 +19,13 @@ class TableBlock:
     row_links: Sequence[dict[str, str]] = ()
     """The same per row, where one text leads to different pages."""
     folded: bool = False
+    beneath: Sequence[dict[str, str]] = ()
+    """Per row and column a few words below the value, such as its interval."""
     kind: str = "table"
 
     def as_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, **self.table.as_dict()}
+        below = {"beneath": list(self.beneath)} if self.beneath else {}
+        return {"kind": self.kind, **self.table.as_dict(), **below}
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,11 @@ class Page:
     lead: str
     """What one should know in ten seconds."""
     sections: Sequence[Section]
+
+    @property
+    def short(self) -> str:
+        """The title without what stands in brackets, for a row of links."""
+        return self.title.split(" (")[0]
 
     def as_dict(self) -> dict[str, Any]:
         return {

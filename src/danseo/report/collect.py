@@ -104,8 +104,8 @@ class Collection:
             member = open_run(record, task, examples)
         except DanseoError:
             return None
-        places = in_half(task, examples, str(record.scores["reported_on"]))
-        return Answers([examples[place] for place in places], member.chosen(places))
+        positions = in_half(task, examples, str(record.scores["reported_on"]))
+        return Answers([examples[position] for position in positions], member.chosen(positions))
 
 
 def _read(task: Task, split: str, data_dir: str | None) -> tuple[str, list[Any]] | None:
@@ -119,7 +119,7 @@ def _read(task: Task, split: str, data_dir: str | None) -> tuple[str, list[Any]]
 
 def run_names(records: Sequence[Record]) -> list[str]:
     """A name per run: model, differing settings, and the seed where one name stands for several."""
-    labels = label_variants(records)
+    labels = label_variants(records, brief=True)
     pairs = Counter((record.task, label) for record, label in zip(records, labels, strict=True))
     seeded = [
         f"{label} s{record.seed}" if pairs[record.task, label] > 1 else label

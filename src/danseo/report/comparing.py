@@ -1,7 +1,7 @@
 """The runs of a task against each other: letters for those that are not told apart, and a matrix of differences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from danseo.display.table import Table
@@ -9,10 +9,10 @@ from danseo.errors import DanseoError
 from danseo.plots.figures import Grid
 from danseo.report.blocks import Block, FigureBlock, NoteBlock, TableBlock
 from danseo.report.collect import Collection
-from danseo.runs.compare import SeedSheet, compare_runs
+from danseo.runs.compare import SeedComparisonResult, compare_runs
 from danseo.runs.index import Record
 from danseo.runs.layouts.variants import key_of
-from danseo.scoring.tables import CompareSheet
+from danseo.scoring.tables import ComparisonResult
 from danseo.tasks.task import Task
 
 MOST = 8  # runs against each other; more pairs would take long, and tell little after correction
@@ -23,26 +23,36 @@ ROUNDS = 1000
 class Compared:
     """What the paired tests say; without two runs on the same examples, why there are none."""
 
-    sheet: CompareSheet | SeedSheet | None = None
+    result: ComparisonResult | SeedComparisonResult | None = None
     renamed: dict[str, str] | None = None
-    """System of the sheet -> name on pages."""
+    """System of the comparison -> name on pages."""
     why_not: str = ""
+    seeds_of: dict[str, str] = field(default_factory=dict)
+    """Run's name on pages -> the system that it is a seed of, where systems were compared over seeds."""
+
+    def system(self, name: str) -> str:
+        """What stands for a run in the tests: itself, or the system that it is a seed of."""
+        return self.seeds_of.get(name, name)
+
+    def letters_of(self, name: str) -> str:
+        """The letters of a run, those of its system where that was tested; nothing where neither was."""
+        return self.letters().get(self.system(name), "")
 
     def letters(self) -> dict[str, str]:
         """Name on pages -> letters; runs that share one are not told apart."""
-        if self.sheet is None or self.renamed is None:
+        if self.result is None or self.renamed is None:
             return {}
-        sheet = self.sheet
-        id_ = sheet.task.headline
-        groups = sheet.groups(id_) if isinstance(sheet, SeedSheet) else sheet.comparison.groups(id_)
+        result = self.result
+        id_ = result.task.headline
+        groups = result.groups(id_) if isinstance(result, SeedComparisonResult) else result.comparison.groups(id_)
         return {self.renamed[name]: letters for name, letters in groups.items()}
 
     def blocks(self) -> list[Block]:
         """The matrix, with the table of tests behind it."""
-        if self.sheet is None or self.renamed is None:
+        if self.result is None or self.renamed is None:
             return [NoteBlock(self.why_not)] if self.why_not else []
-        sheet, names = self.sheet, self.renamed
-        differences = sheet.differences if isinstance(sheet, SeedSheet) else sheet.comparison.differences
+        result, names = self.result, self.renamed
+        differences = result.differences if isinstance(result, SeedComparisonResult) else result.comparison.differences
         order = list(self.letters())
         known = {(names[d.b], names[d.a]): d for d in differences}
         largest = max((abs(d.value) for d in differences), default=0) or 1.0
@@ -50,19 +60,19 @@ class Compared:
         for row in order:
             cells = [_cell(known, row, column) for column in order]
             texts.append([text for text, _ in cells])
-            strengths.append([value / largest * 0.9 for _, value in cells])
-        table = _renamed(sheet.tables()[1], names)
+            strengths.append([value / largest * (0.9 if text.endswith("*") else 0.25) for text, value in cells])
+        table = _renamed(result.tables()[1], names)
         caption = "row minus column in points; * differs at 5 % after Holm's correction for all pairs"
-        if isinstance(sheet, SeedSheet):
+        if isinstance(result, SeedComparisonResult):
             caption += "; tested over examples and seeds"
         grid = Grid(order, order, texts, strengths)
-        return [FigureBlock(f"Differences in {sheet.task.headline}", grid, table, caption), *self._notes()]
+        return [FigureBlock(f"Differences in {result.task.headline}", grid, table, caption), *self._notes()]
 
     def _notes(self) -> list[Block]:
         return [NoteBlock(self.why_not)] if self.why_not else []
 
     def as_dict(self) -> dict[str, Any]:
-        return self.sheet.as_dict() if self.sheet else {"why_not": self.why_not}
+        return self.result.as_dict() if self.result else {"why_not": self.why_not}
 
 
 def _cell(known: dict[tuple[str, str], Any], row: str, column: str) -> tuple[str, float]:
@@ -74,7 +84,8 @@ def _cell(known: dict[tuple[str, str], Any], row: str, column: str) -> tuple[str
     value = sign * difference.value
     if value != value:
         return "–", 0.0
-    return f"{value:+.1f}{'*' if difference.is_significant else ''}", value
+    shown = f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
+    return f"{shown}{'*' if difference.is_significant else ''}", value
 
 
 def _renamed(table: Table, names: dict[str, str]) -> Table:
@@ -85,24 +96,26 @@ def _renamed(table: Table, names: dict[str, str]) -> Table:
 
 def compare_task(collection: Collection, task: Task, records: Sequence[Record], rounds: int = ROUNDS) -> Compared:
     """The paired tests of a task's runs: over seeds where every system has two or more, else run by run."""
-    alike = _same_data(records)
-    if len(alike) < 2:
+    comparable = _same_data(records)
+    if len(comparable) < 2:
         return Compared(why_not="one run alone has nothing to be compared with")
-    if collection.dev(alike[0]) is None:
+    if collection.dev(comparable[0]) is None:
         return Compared(why_not=f"no paired tests: the dev file that the runs of {task.name} answered is not there")
-    seeds = _systems(alike)
+    seeds = _systems(comparable)
     over = "seeds" if 2 <= len(seeds) <= MOST and all(len(runs) > 1 for runs in seeds) else None
-    chosen = alike if over else sorted(alike, key=_by_score)[:MOST]
+    chosen = comparable if over else sorted(comparable, key=_by_score)[:MOST]
     try:
         paths = [record.run.path for record in chosen]
-        sheet = compare_runs(paths, collection.data_dir, over=over, headline_only=True, rounds=rounds)
+        result = compare_runs(paths, collection.data_dir, over=over, headline_only=True, rounds=rounds)
     except DanseoError as error:
         return Compared(why_not=f"no paired tests: {error}")
-    left = f"the best {MOST} of {len(alike)} runs are compared" if len(chosen) < len(alike) else ""
-    if isinstance(sheet, SeedSheet):
-        return Compared(sheet, {name: name for name in sheet.runs}, left)
+    left = f"the best {MOST} of {len(comparable)} runs are compared" if len(chosen) < len(comparable) else ""
+    if isinstance(result, SeedComparisonResult):
+        own = {record.run.path.name: collection.name(record) for record in chosen}
+        of_system = {own[run]: system for system, runs in result.runs.items() for run in runs if run in own}
+        return Compared(result, {name: name for name in result.runs}, left, of_system)
     by_path = {str(record.run.path): collection.name(record) for record in chosen}
-    return Compared(sheet, {name: by_path[str(path)] for name, path in sheet.files.items()}, left)
+    return Compared(result, {name: by_path[str(path)] for name, path in result.files.items()}, left)
 
 
 def _same_data(records: Sequence[Record]) -> list[Record]:

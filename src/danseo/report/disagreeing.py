@@ -19,22 +19,24 @@ def disagreements(collection: Collection, task: Task, one: Record, other: Record
         return "The dev file that was answered is not there, or the predictions cannot be read: no examples."
     guids = {p.guid: p for p in second.member.predictions}
     sides: tuple[list[int], list[int]] = ([], [])
-    for place, (example, prediction) in enumerate(zip(first.examples, first.member.predictions, strict=True)):
+    for position, (example, prediction) in enumerate(zip(first.examples, first.member.predictions, strict=True)):
         if prediction.guid in guids:
             right = [_share(task, example, answer) for answer in (prediction.answer, guids[prediction.guid].answer)]
             if right[0] != right[1]:
-                sides[0 if right[0] > right[1] else 1].append(place)
+                sides[0 if right[0] > right[1] else 1].append(position)
     total = [len(side) for side in sides]
-    mixed = sorted((rank, k, place) for k, side in enumerate(sides) for rank, place in enumerate(_spread(side, most)))
-    chosen = [place for _, _, place in mixed[:most]]
+    mixed = sorted(
+        (rank, k, position) for k, side in enumerate(sides) for rank, position in enumerate(_spread(side, most))
+    )
+    chosen = [position for _, _, position in mixed[:most]]
     if not chosen:
         return f"{names[0]} and {names[1]} are right and wrong on the same examples."
     pairs = [{names[0]: p, names[1]: guids[p.guid]} for p in first.member.predictions if p.guid in guids]
     at = {p.guid: k for k, p in enumerate(p for p in first.member.predictions if p.guid in guids)}
     shown = []
-    for place in chosen:
-        example = first.examples[place]
-        earlier = earlier_turns(task, first.examples, place, lambda k: pairs[at[first.examples[k].guid]])
+    for position in chosen:
+        example = first.examples[position]
+        earlier = earlier_turns(task, first.examples, position, lambda k: pairs[at[first.examples[k].guid]])
         shown.append(show(Answered(task, example, pairs[at[example.guid]], earlier)))
     more = " in more words" if task.kind == "parse" else ""
     note = (
@@ -52,7 +54,7 @@ def _share(task: Task, example: Any, answer: Any) -> float:
     return sum(tuple(g) == tuple(a) for g, a in zip(example.gold, answer, strict=True)) / len(example.gold)
 
 
-def _spread(places: list[int], most: int) -> list[int]:
-    """So many of the places, over all of the file rather than from its beginning."""
-    step = max(1, len(places) // max(1, most))
-    return places[::step][:most]
+def _spread(positions: list[int], most: int) -> list[int]:
+    """So many of the positions, over all of the file rather than from its beginning."""
+    step = max(1, len(positions) // max(1, most))
+    return positions[::step][:most]

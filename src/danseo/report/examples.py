@@ -18,22 +18,24 @@ def mistakes_block(task: Task, answers: Answers, most: int) -> ExamplesBlock:
     """The worst mistakes in the form of the task."""
     examples, predictions = answers.examples, answers.member.predictions
     ranked = ranked_mistakes(task, examples, predictions)
-    chosen = [place for place in _varied(task, examples, ranked.places) if _is_showable(task, examples[place])][:most]
+    chosen = [
+        position for position in _varied(task, examples, ranked.positions) if _is_showable(task, examples[position])
+    ][:most]
     shown = []
-    for place in chosen:
-        earlier = earlier_turns(task, examples, place, lambda k: {_WHO: predictions[k]})
-        shown.append(show(Answered(task, examples[place], {_WHO: predictions[place]}, earlier)))
-    note = f"{len(shown)} of {len(ranked.places):,} wrong examples among {len(examples):,}, {ranked.order}"
+    for position in chosen:
+        earlier = earlier_turns(task, examples, position, lambda k: {_WHO: predictions[k]})
+        shown.append(show(Answered(task, examples[position], {_WHO: predictions[position]}, earlier)))
+    note = f"{len(shown)} of {len(ranked.positions):,} wrong examples among {len(examples):,}, {ranked.order}"
     return ExamplesBlock("Mistakes", note, shown)
 
 
-def _varied(task: Task, examples: Sequence[Any], places: Sequence[int]) -> list[int]:
+def _varied(task: Task, examples: Sequence[Any], positions: Sequence[int]) -> list[int]:
     """One example of each dialogue or passage: its neighbours are wrong in the same way."""
     if task.cluster is None:
-        return list(places)
+        return list(positions)
     firsts: dict[str, int] = {}
-    for place in places:
-        firsts.setdefault(task.cluster(examples[place]), place)
+    for position in positions:
+        firsts.setdefault(task.cluster(examples[position]), position)
     return list(firsts.values())
 
 
@@ -42,12 +44,12 @@ def _is_showable(task: Task, example: Any) -> bool:
 
 
 def earlier_turns(
-    task: Task, examples: Sequence[Any], place: int, answers: Callable[[int], Mapping[str, Prediction]]
+    task: Task, examples: Sequence[Any], position: int, answers: Callable[[int], Mapping[str, Prediction]]
 ) -> list[tuple[Any, Mapping[str, Prediction]]]:
     """The turns of the same dialogue before an example, with what was answered to them."""
     if task.kind != "track":
         return []
-    dialogue, start = examples[place].dialogue, place
+    dialogue, start = examples[position].dialogue, position
     while start > 0 and examples[start - 1].dialogue == dialogue:
         start -= 1
-    return [(examples[k], answers(k)) for k in range(start, place)]
+    return [(examples[k], answers(k)) for k in range(start, position)]

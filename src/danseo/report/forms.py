@@ -66,6 +66,7 @@ def show(answered: Answered) -> Shown:
     """The example in the form of its task."""
     makers: dict[str, Callable[[Answered], Shown]] = {
         "classify": _labels,
+        "labels": _several,
         "score": _labels,
         "tag": _entities,
         "parse": _tree,
@@ -81,7 +82,7 @@ def is_right(task: Task, example: Any, answer: Any) -> bool:
         return exact_match([example.gold], [answer]).value() == 100
     if task.kind == "score":
         return abs(float(answer) - float(example.gold)) < 0.5
-    if task.kind == "track":
+    if task.kind in ("track", "labels"):
         return set(answer) == set(example.gold)
     if task.kind == "tag":
         return set(spans_of(_letters(answer, example.text))) == set(spans_of(_letters(example.gold, example.text)))
@@ -111,6 +112,24 @@ def _labels(answered: Answered) -> Shown:
     return Shown(example.guid, tuple(lines), (*tags, *_said_tags(answered)))
 
 
+def _several(answered: Answered) -> Shown:
+    """Each label as right or wrong, and the missed ones."""
+    example, task = answered.example, answered.task
+    lines = [*_texts(task, example), Line("gold", (Piece(", ".join(example.gold) or "(none)"),), "gold")]
+    wrong: set[str] = set()
+    for name, prediction in answered.answers.items():
+        states = sorted(_state(example, prediction), key=lambda pair: task.labels.index(pair[0]))
+        pieces = [Piece(_named(label, prediction), state=state) for label, state in states]
+        lines.append(Line(name, tuple(pieces) or (Piece("(none)", state="right"),), "state"))
+        wrong |= {label for label, state in states if state != "right"}
+    return Shown(example.guid, tuple(lines), tuple(sorted(wrong)))
+
+
+def _named(label: str, prediction: Prediction) -> str:
+    sure = (prediction.probabilities or {}).get(label)
+    return label + (f" ({100 * sure:.0f} %)" if sure is not None else "")
+
+
 def _said(answer: Any) -> str:
     return f"{answer:.2f}" if isinstance(answer, float) else str(answer)
 
@@ -125,6 +144,9 @@ def _texts(task: Task, example: Any) -> list[Line]:
     if hasattr(example, "subject"):
         marks = [(e.start, e.end, f"{role} {e.type}") for role, e in _roles(example)]
         return [Line("text", tuple(marked(example.text, marks)))]
+    if task.form == "choices":
+        named = zip(task.labels, example.choices, strict=True)
+        return [Line("text", (Piece(example.text),)), *(Line(name, (Piece(text),)) for name, text in named)]
     if getattr(example, "pair", None) is None:
         return [Line("text", (Piece(example.text),))]
     names = task.parts
@@ -168,8 +190,8 @@ def _entities(answered: Answered) -> Shown:
 
 def _spans(tags: Sequence[str], text: str) -> list[tuple[int, int, str]]:
     """Entities by where they stand in the text; spaces inside do not end one."""
-    kept = [place for place, character in enumerate(text) if character != " "]
-    return [(kept[a], kept[b - 1] + 1, kind) for a, b, kind in spans_of([tags[place] for place in kept])]
+    kept = [position for position, character in enumerate(text) if character != " "]
+    return [(kept[a], kept[b - 1] + 1, kind) for a, b, kind in spans_of([tags[position] for position in kept])]
 
 
 def _coloured(text: str, spans: list[tuple[int, int, str]], due: set[tuple[int, int, str]], other: str) -> list[Piece]:
@@ -202,9 +224,11 @@ def _passage(answered: Answered) -> Shown:
     example, text = answered.example, answered.example.text
     marks = [(start, start + len(gold), "gold") for start, gold in zip(example.starts, example.gold, strict=False)]
     for name, prediction in answered.answers.items():
-        place = text.find(prediction.answer) if prediction.answer else -1
-        if place >= 0 and not is_right(answered.task, example, prediction.answer):
-            marks.append((place, place + len(prediction.answer), "answer" if len(answered.answers) == 1 else name))
+        position = text.find(prediction.answer) if prediction.answer else -1
+        if position >= 0 and not is_right(answered.task, example, prediction.answer):
+            marks.append(
+                (position, position + len(prediction.answer), "answer" if len(answered.answers) == 1 else name)
+            )
     states = ["missed" if mark == "gold" else "wrong" for _, _, mark in marks]
     lines = [
         Line("passage", tuple(_cut(marked(text, marks, states)))),
@@ -222,8 +246,8 @@ def _passage(answered: Answered) -> Shown:
 def _cut(pieces: Sequence[Piece]) -> list[Piece]:
     """The passage near what is marked; long stretches between become an ellipsis."""
     found = []
-    for place, piece in enumerate(pieces):
-        text, is_first, is_last = piece.text, place == 0, place == len(pieces) - 1
+    for position, piece in enumerate(pieces):
+        text, is_first, is_last = piece.text, position == 0, position == len(pieces) - 1
         if piece.mark or len(text) <= 2 * _AROUND:
             found.append(piece)
         elif is_first and is_last:

@@ -3,14 +3,15 @@
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from danseo import __version__
-from danseo.display.table import Best, Second, Strong, Table
+from danseo.display.table import Best, Second, Strong
 from danseo.plots.svg import draw
-from danseo.report.blocks import Page
+from danseo.report.blocks import Page, TableBlock
 
 _MARKS: dict[type, str] = {Best: "best", Second: "second", Strong: "strong"}
 _COLOURS = 8  # of entity types
@@ -40,29 +41,45 @@ def environment() -> Any:
     )
     found.globals |= {
         "svg": lambda figure, title: Markup(draw(figure, title)),
-        "cells": cells,
+        "parts_of": parts_of,
+        "numbers_of": lambda block: TableBlock(block.table),
         "colour": colour,
         "version": __version__,
     }
     return found
 
 
-def cells(table: Table, links: dict[str, str], row_links: Sequence[dict[str, str]] = ()) -> list[list[dict[str, Any]]]:
-    """The rows of a table for a template: what each cell shows, sorts by, and leads to."""
-    numeric = table.is_numeric()
-    own = row_links or [links] * len(table.rows)
-    return [
-        [
+@dataclass(frozen=True)
+class Part:
+    """The rows below one heading of a table, ready for a template."""
+
+    heading: str
+    columns: Sequence[str]
+    rows: list[list[dict[str, Any]]]
+
+
+def parts_of(block: TableBlock) -> list[Part]:
+    """A table in its parts, each cell with what it shows, sorts by, leads to, and has beneath it."""
+    table, shown = block.table, block.table.cells()
+    at = table.columns.index(table.section) if table.section in table.columns else None
+    kept = [position for position in range(len(table.columns)) if position != at]
+    numeric, links = table.is_numeric(), block.row_links or [block.links] * len(table.rows)
+    parts: dict[str, list[list[dict[str, Any]]]] = {}
+    for number, (texts, row) in enumerate(zip(shown, table.rows, strict=True)):
+        below = block.beneath[number] if number < len(block.beneath) else {}
+        cells = [
             {
-                "text": text,
-                "sort": f"{value:.6g}" if numeric[k] and isinstance(value, int | float) else None,
-                "kind": " ".join(filter(None, (_shape(text, numeric[k]), _MARKS.get(type(value), "")))),
-                "link": leads.get(text),
+                "text": texts[k],
+                "sort": f"{value:.6g}" if numeric[k] and isinstance(value := row[k], float) else None,
+                "kind": " ".join(filter(None, (_shape(texts[k], numeric[k]), _MARKS.get(type(row[k]), "")))),
+                "link": links[number].get(texts[k]),
+                "below": below.get(table.columns[k], ""),
             }
-            for k, (text, value) in enumerate(zip(shown, row, strict=True))
+            for k in kept
         ]
-        for shown, row, leads in zip(table.cells(), table.rows, own, strict=True)
-    ]
+        parts.setdefault(texts[at] if at is not None else "", []).append(cells)
+    columns = [table.columns[k] for k in kept]
+    return [Part(heading, columns, rows) for heading, rows in parts.items()] or [Part("", columns, [])]
 
 
 def _shape(text: str, is_number: bool) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError
-from danseo.files import check_place, write_atomically
+from danseo.files import check_writable, write_atomically
 from danseo.report.collect import collect
 from danseo.report.html import report_html
 from danseo.report.pages import OnNote, all_pages
@@ -17,7 +17,7 @@ def write_report(
     """Write the report of the runs in these folders, and tell what it holds."""
     if out.suffix not in (".html", ".htm"):
         raise DanseoError(f"{out}: a report is an HTML file; end its name in .html")
-    check_place(out.parent)
+    check_writable(out.parent)
     collection = collect(paths, data_dir)
     pages = all_pages(collection, on_note)
     content = report_html(pages, f"danseo report: {', '.join(path.name or str(path) for path in paths)}").encode()

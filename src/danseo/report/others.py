@@ -1,7 +1,8 @@
 """What lies beside runs: pre-trainings and probed checkpoints, as curves."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ from danseo.errors import DanseoError
 from danseo.files import parse_json, read_text
 from danseo.plots.figures import Chart, Curve
 from danseo.report.blocks import Block, FigureBlock, Page, Section, TableBlock
+from danseo.report.searches import JOURNAL, search_pages
+from danseo.runs.layouts.ablation import ENDING
 
 _LOSSES = {"held_out_loss": "held-out loss", "loss": "training loss", "held_out_rtd_loss": "held-out detection loss"}
+_FOUND = {"held_out_accuracy": "held-out words found", "recovered": "entities recovered"}
+_INSIDE = ("strict@1", "strict@5", "choice@1")  # probes while training
 _PROBES = {
     "strict1": "repeated nouns, strict@1",
     "strict5": "repeated nouns, strict@5",
@@ -21,35 +26,95 @@ _PROBES = {
 }
 _MOST = 20  # trainings and probed folders on the page
 SUMMARY = "probe_summary.json"
+_SETTINGS = ("pretrain.toml", "coref.toml")
+_TELLING = (*_SETTINGS, SUMMARY, "result.json")
+_DEEPEST = 4
+OTHERS = {"sweeps": "Sweeps", "masked": "Pre-training"}
+"""Key -> title of the pages about other work than runs."""
 
 
-def other_pages(folders: Sequence[Path]) -> list[Page]:
-    """A page about masked language models, where there are any; none otherwise."""
-    trainings = [path.parent for folder in folders for path in sorted(folder.rglob("pretrain.toml"))]
-    trainings += [path.parent for folder in folders for path in sorted(folder.rglob("coref.toml"))]
-    probed = [path for folder in folders for path in sorted(folder.rglob(SUMMARY))]
+def other_pages(folders: Sequence[Path], data_dir: str | None = None) -> list[Page]:
+    """Pages about sweeps and about masked language models, where there are any."""
+    found = [path for folder in folders for path in _beside_runs(folder)]
+    trainings = [path.parent for path in found if path.name in _SETTINGS]
+    probed = [path for path in found if path.name == SUMMARY]
+    tuned = [path for path in found if path.name == "result.json" and path.parent not in trainings]
+    return [*search_pages(folders, tuned, data_dir), *_masked(trainings, probed)]
+
+
+def other_links(folders: Sequence[Path]) -> list[tuple[str, str]]:
+    """The keys and titles of the pages that there may be, without making them."""
+    found = {path.name for folder in folders for path in _beside_runs(folder)}
+    is_swept = any(path for folder in folders for ending in (JOURNAL, ENDING) for path in folder.glob(f"*{ending}"))
+    is_tuned = "result.json" in found
+    return [
+        *([("sweeps", OTHERS["sweeps"])] if is_swept or is_tuned else []),
+        *([("masked", OTHERS["masked"])] if found & {*_SETTINGS, SUMMARY} else []),
+    ]
+
+
+def _beside_runs(folder: Path, depth: int = 0) -> Iterator[Path]:
+    """The files that tell of other work than runs; links are not followed, and runs not looked into."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    if any(entry.name == "config.toml" for entry in entries):
+        return
+    for entry in entries:
+        if entry.is_file(follow_symlinks=False) and entry.name in _TELLING:
+            yield Path(entry.path)
+        elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+            yield from _beside_runs(Path(entry.path), depth + 1)
+
+
+def _masked(trainings: Sequence[Path], probed: Sequence[Path]) -> list[Page]:
     sections = [
         *(Section(f"Training {path.name}", blocks) for path in trainings[:_MOST] if (blocks := _training(path))),
         *(Section(f"Probes in {path.parent.name}", blocks) for path in probed[:_MOST] if (blocks := _probes(path))),
     ]
     if not sections:
         return []
-    lead = f"{len(trainings)} masked-language trainings and {len(probed)} folders of probed checkpoints."
-    return [Page("masked", "Masked language models", lead, sections)]
+    lead = f"{_count(len(trainings), 'pre-training')} and {_count(len(probed), 'folder')} of probed checkpoints."
+    return [Page("masked", OTHERS["masked"], lead, sections)]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _training(folder: Path) -> list[Block]:
+    """Losses, and how many masked words are found, over steps."""
     lines = _log(folder / "log.jsonl")
-    curves = [
-        Curve(label, points)
-        for key, label in _LOSSES.items()
-        if (points := [(line["step"], line[key]) for line in lines if _has(line, "step", key)])
+    losses = _curves(lines, _LOSSES, 1)
+    found = _curves(lines, _FOUND, 100)
+    found += [
+        Curve(name, points)
+        for name in _INSIDE
+        if (points := [(p[0], 100 * p[1]) for line in lines if (p := _probe(line, name))])
     ]
+    return [*_drawn("Loss over steps", losses, "loss"), *_drawn("Words found over steps", found, "% of items")]
+
+
+def _curves(lines: Sequence[dict[str, Any]], names: dict[str, str], times: float) -> list[Curve]:
+    return [
+        Curve(label, points)
+        for key, label in names.items()
+        if (points := [(line["step"], times * line[key]) for line in lines if _has(line, "step", key)])
+    ]
+
+
+def _probe(line: dict[str, Any], name: str) -> tuple[float, float] | None:
+    probes = line.get("probes")
+    value = probes.get(name) if isinstance(probes, dict) else None
+    return (line["step"], value) if isinstance(value, int | float) and _has(line, "step") else None
+
+
+def _drawn(title: str, curves: list[Curve], unit: str) -> list[Block]:
     if not curves:
         return []
     rows: list[tuple[object, ...]] = [(c.name, x, y) for c in curves for x, y in c.points]
-    table = Table("losses", ("loss", "step", "value"), rows)
-    return [FigureBlock("Loss over steps", Chart(curves, "step", "loss"), table)]
+    return [FigureBlock(title, Chart(curves, "step", unit), Table(title.lower(), ("curve", "step", unit), rows))]
 
 
 def _has(line: dict[str, Any], *keys: str) -> bool:

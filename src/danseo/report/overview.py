@@ -1,49 +1,109 @@
 """The first page: what was run, what is best, on which data, by which version."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from danseo.display.table import Best, Table, shown_interval
-from danseo.report.blocks import Block, Page, Section, TableBlock
+from danseo.plots.figures import Forest
+from danseo.report.blocks import Block, FigureBlock, Page, Section, TableBlock
 from danseo.report.collect import Collection
 from danseo.report.comparing import Compared
-from danseo.report.task_page import ranked, value_of
+from danseo.report.task_page import floor_of, ranked, title_of, value_of
 from danseo.runs.index import Record, protocol
-from danseo.runs.layouts.klue import PUBLISHED, klue_tables
+from danseo.runs.layouts.klue import COLUMNS, PUBLISHED, klue_spreads, klue_tables, published
 from danseo.tasks.task import Task
 
 
 def overview_page(collection: Collection, compared: Mapping[str, Compared], *, with_runs: bool = True) -> Page:
     """The overview of all runs; compared has the paired tests by task."""
-    done = [record for record in collection.records if record.status == "done"]
     sections = [
-        Section("Best per task", [_best(collection, compared)]),
+        Section("Best per task", [*_drawn(collection), _best(collection, compared)]),
         Section("The KLUE table", _klue(collection)),
         Section("Runs", [_runs(collection, compared)] if with_runs else []),
         Section("Data and versions", [_data(collection), _versions(collection)]),
     ]
+    return Page("overview", "Overview", _lead(collection, bool(compared)), [each for each in sections if each.blocks])
+
+
+def _lead(collection: Collection, is_compared: bool) -> str:
+    """What a stranger should know: how much was run, what is best where, how to read the numbers."""
+    done = [record for record in collection.records if record.status == "done"]
     models = len({record.identity for record in done})
-    lead = (
-        f"{len(done)} finished run{'s' * (len(done) != 1)} of {models} model{'s' * (models != 1)} on "
-        f"{len(collection.tasks())} task{'s' * (len(collection.tasks()) != 1)}. "
-        "Scores are from 0 to 100 with 95 % intervals."
-    )
-    lead += " Runs that share a letter are not told apart at 5 %." if compared else ""
+    tasks = _count(len(collection.tasks()), "task")
+    told = [f"{_count(len(done), 'finished run')} of {_count(models, 'model')} on {tasks}."]
+    best = _leaders(collection)
+    names: dict[str, list[str]] = {}
+    for task, record in best:
+        names.setdefault(collection.name(record), []).append(task.short)
+    if best:
+        told.append(f"Best so far: {'; '.join(f'{name} in {_listed(shorts)}' for name, shorts in names.items())}.")
+    if low := [task.short for task, record in best if not _beats_floor(record)]:
+        told.append(f"In {_listed(low)} nothing is shown to beat the most frequent answer.")
+    told.append("Scores go from 0 to 100, higher is better, with 95 % intervals.")
+    told += ["Runs that share a letter are not told apart at 5 %."] if is_compared else []
     open_ = len(collection.records) - len(done)
-    lead += f" {open_} more {'is' if open_ == 1 else 'are'} not finished." if open_ else ""
-    return Page("overview", "Overview", lead, [section for section in sections if section.blocks])
+    told += [f"{open_} more {'is' if open_ == 1 else 'are'} not finished."] if open_ else []
+    return " ".join(told)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _leaders(collection: Collection) -> list[tuple[Task, Record]]:
+    """The best run of each task that has one with a score."""
+    scored = ((task, ranked(collection.done(task))) for task in collection.tasks())
+    return [(task, records[0]) for task, records in scored if records and value_of(records[0]) > float("-inf")]
+
+
+def _beats_floor(record: Record) -> bool:
+    """Whether the interval lies above what the most frequent answer scores."""
+    floor, score = floor_of(record), record.score() or {}
+    return floor is None or not score.get("interval") or bool(score["interval"][0] > floor)
+
+
+def _drawn(collection: Collection) -> list[Block]:
+    """The best run of each task along one axis, with what it has to beat."""
+    leaders = _leaders(collection)
+    if len(leaders) < 2:
+        return []
+    scores = [record.score() or {} for _, record in leaders]
+    values = [(*(score.get("interval") or (None, None)), score["value"]) for score in scores]
+    floors = [floor_of(record) for _, record in leaders]
+    known = [_published(task) for task, _ in leaders]
+    names = [f"{task.short}: {collection.name(record)}" for task, record in leaders]
+    references = [("most frequent answer", floors), ("best published model, on the test set", known)]
+    figure = Forest(
+        names,
+        [(low, value, high) for low, high, value in values],
+        "headline metric of each task",
+        references=[each for each in references if any(value is not None for value in each[1])],
+    )
+    rows: list[tuple[object, ...]] = [
+        (name, task.headline, value, low, high, floor, best)
+        for (task, _), name, (low, high, value), floor, best in zip(leaders, names, values, floors, known, strict=True)
+    ]
+    columns = ("task and run", "metric", "score", "low", "high", "most frequent answer", "best published, test set")
+    caption = "dots are the best run of each task with its 95 % interval; published scores are on other examples"
+    return [FigureBlock("How far the best runs are", figure, Table("best runs", columns, rows), caption)]
+
+
+def _published(task: Task) -> float | None:
+    """The best of KLUE's own table for the headline of a task."""
+    position = next((k for k, id_ in enumerate(COLUMNS.values()) if id_ == task.headline), None)
+    cells = [line.cells[position] for line in published()] if position is not None else []
+    return max((float(cell) for cell in cells if isinstance(cell, int | float)), default=None)
 
 
 def _best(collection: Collection, compared: Mapping[str, Compared]) -> Block:
     rows: list[tuple[object, ...]] = []
     links: list[dict[str, str]] = []
-    for task in collection.tasks():
-        scored = [record for record in ranked(collection.done(task)) if value_of(record) > float("-inf")]
-        if scored:
-            best = scored[0]
-            links.append(
-                {f"{task.short} ({task.name})": f"task/{task.name}", collection.name(best): collection.key(best)}
-            )
-            rows.append((f"{task.short} ({task.name})", task.headline, *_row(collection, task, best, compared)))
+    for task, best in _leaders(collection):
+        links.append({title_of(task): f"task/{task.name}", collection.name(best): collection.key(best)})
+        rows.append((title_of(task), task.headline, *_row(collection, task, best, compared)))
     columns = (
         "task",
         "metric",
@@ -60,9 +120,13 @@ def _best(collection: Collection, compared: Mapping[str, Compared]) -> Block:
 
 def _row(collection: Collection, task: Task, best: Record, compared: Mapping[str, Compared]) -> tuple[object, ...]:
     score, name = best.score() or {}, collection.name(best)
-    letters = compared[task.name].letters() if task.name in compared else {}
-    tied = [n for n, own in letters.items() if n != name and set(own) & set(letters.get(name, ""))]
-    floor = best.scores.get("floors", {}).get(best.scores["reported_on"], {}).get("majority", {}).get(task.headline)
+    tested = compared.get(task.name, Compared())
+    letters, system = tested.letters(), tested.system(name)
+    without = {collection.name(record) for record in collection.done(task) if value_of(record) == float("-inf")}
+    tied = [
+        n for n, own in letters.items() if n != system and n not in without and set(own) & set(letters.get(system, ""))
+    ]
+    floor = floor_of(best)
     interval = shown_interval(*score["interval"]) if score.get("interval") else None
     return name, Best(score["value"]), interval, ", ".join(tied) or None, floor, score["n"], protocol(best)
 
@@ -71,16 +135,19 @@ def _klue(collection: Collection) -> list[Block]:
     tables = klue_tables(collection.records)
     note = f"{tables[0].note}; rows marked “{PUBLISHED}” come from the KLUE benchmark and are not comparable row by row"
     first = tables[0]
-    return [TableBlock(Table(first.title, first.columns, first.rows, note, first.keys, first.section, first.once))]
+    note += "; small print: the 95 % interval of one run, or ± the standard deviation over seeds"
+    table = Table(first.title, first.columns, first.rows, note, first.keys, first.section, first.once)
+    return [TableBlock(table, beneath=klue_spreads(collection.records))]
 
 
 def _runs(collection: Collection, compared: Mapping[str, Compared]) -> Block:
     rows: list[tuple[object, ...]] = []
     chosen: list[Record] = []
     for task in collection.tasks():
-        letters = compared[task.name].letters() if task.name in compared else {}
+        tested = compared.get(task.name, Compared())
         for record in ranked([r for r in collection.records if r.task == task.name]):
-            rows.append((collection.name(record), task.name, *_scored(record, letters.get(collection.name(record)))))
+            name = collection.name(record)
+            rows.append((name, task.name, *_scored(record, tested.letters_of(name) or None)))
             chosen.append(record)
     for record in (record for record in collection.records if not record.settings):
         rows.append((collection.name(record), None, *_scored(record, None)))

@@ -31,4 +31,4 @@ def all_pages(collection: Collection, on_note: OnNote = lambda note: None, round
     for number, record in enumerate(collection.records, 1):
         on_note(f"[{number}/{len(collection.records)}] {record.run.path.name}")
         runs.append(run_page(collection, record, most))
-    return [overview_page(collection, compared), *tasks, *other_pages(collection.folders), *runs]
+    return [overview_page(collection, compared), *tasks, *other_pages(collection.folders, collection.data_dir), *runs]

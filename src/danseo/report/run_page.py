@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from danseo.config import RunConfig, flat
+from danseo.config import RunConfig
 from danseo.display.table import Table, as_typed
 from danseo.errors import DanseoError
 from danseo.plots.figures import Chart, Curve, Grid
@@ -15,6 +15,7 @@ from danseo.runs.layouts.single import run_tables, warnings_of
 from danseo.scoring.breakdown import details
 from danseo.scoring.calibration import Calibration, calibration
 from danseo.scoring.slices import by_length, by_seen
+from danseo.settings.declaring import flat
 from danseo.tasks.task import Task
 
 NO_DATA = (
@@ -55,7 +56,10 @@ def _scores(record: Record) -> list[Block]:
         Table(t.title, t.columns, t.rows, t.note.split("\n")[0] if k + 1 < len(tables) else "")
         for k, t in enumerate(tables)
     ]
-    return [*(NoteBlock(text, "warning") for text in warnings), *map(TableBlock, plain)]
+    return [
+        *(NoteBlock(text, "warning") for text in warnings),
+        *(TableBlock(table, folded=table.title == "all of dev" and k > 0) for k, table in enumerate(plain)),
+    ]
 
 
 def _settings(record: Record) -> Block:

@@ -10,6 +10,7 @@ from danseo.report.blocks import Block, ExamplesBlock, FigureBlock, NoteBlock, P
 from danseo.report.collect import Collection
 from danseo.report.comparing import Compared
 from danseo.report.disagreeing import disagreements
+from danseo.report.effects import effects
 from danseo.runs.index import Record, protocol
 from danseo.runs.layouts.listing import group_table
 from danseo.runs.layouts.sweep import sweep_table
@@ -27,8 +28,10 @@ def task_page(collection: Collection, task: Task, compared: Compared, most: int)
         Section("Scores", [*_forest(collection, task, done, compared), *_table(collection, task, done)]),
         Section("Paired tests", compared.blocks()),
         Section("Learning curves", learning_curves(collection, done)),
+        Section("What settings do", effects(collection, task, done)),
         Section("Spread over seeds", _seeds(done)),
         Section("Cost", _cost(collection, done)),
+        Section("Replies of language models", _replies(collection, done)),
         Section("Ensembles", _ensembles(collection, done)),
         Section("Where the best two disagree", _disagreements(collection, task, done, most)),
         Section("Not finished", _unfinished(collection, others)),
@@ -37,7 +40,12 @@ def task_page(collection: Collection, task: Task, compared: Compared, most: int)
         f"{task.title.capitalize()}: {len(done)} finished run{'s' * (len(done) != 1)}. {_best(collection, task, done)}"
     )
     shown = [section for section in sections if section.blocks]
-    return Page(f"task/{task.name}", f"{task.short} ({task.name})", lead, shown)
+    return Page(f"task/{task.name}", title_of(task), lead, shown)
+
+
+def title_of(task: Task) -> str:
+    """TC (ynat); a user's own task has one name."""
+    return task.name if task.short == task.name else f"{task.short} ({task.name})"
 
 
 def value_of(record: Record) -> float:
@@ -64,17 +72,16 @@ def _forest(collection: Collection, task: Task, done: Sequence[Record], compared
     shown = known[:_DRAWN]
     if not shown:
         return []
-    letters = compared.letters()
     scores = [record.score() or {} for record in shown]
     values = [(*_ends(s), s["value"]) for s in scores]
     names = [collection.name(record) for record in shown]
-    marks = [letters.get(name, "") for name in names]
+    marks = [compared.letters_of(name) for name in names]
     rows: list[tuple[object, ...]] = [
         (name, value, low, high, mark or None, protocol(record))
         for record, name, mark, (low, high, value) in zip(shown, names, marks, values, strict=True)
     ]
     table = Table(task.headline, ("run", "score", "low", "high", "group", "scored on"), rows)
-    floor = scores[0]["id"] and _floor(shown[0])
+    floor = scores[0]["id"] and floor_of(shown[0])
     levels = [("most frequent answer", floor)] if floor is not None else []
     figure = Forest(names, [(low, value, high) for low, high, value in values], task.headline, marks, levels)
     caption = "bars are 95 % intervals over examples" + (
@@ -89,7 +96,8 @@ def _ends(score: dict[str, Any]) -> tuple[float | None, float | None]:
     return low, high
 
 
-def _floor(record: Record) -> float | None:
+def floor_of(record: Record) -> float | None:
+    """What the most frequent answer scores on the same examples."""
     floors = record.scores.get("floors", {}).get(record.scores["reported_on"], {})
     value = floors.get("majority", {}).get(record.scores["headline"])
     return float(value) if value is not None else None
@@ -169,6 +177,23 @@ def _cost(collection: Collection, done: Sequence[Record]) -> list[Block]:
     )
     shown = Table("time, memory and tokenizer", table.columns, table.rows, note).without_empty()
     return [TableBlock(shown, collection.links(done))] if rows else []
+
+
+def _replies(collection: Collection, done: Sequence[Record]) -> list[Block]:
+    """How many replies could not be read, which count as wrong, and what was the matter with them."""
+    asked = [(record, replies) for record in ranked(done) if isinstance(replies := record.scores.get("replies"), dict)]
+    kinds = list(dict.fromkeys(kind for _, replies in asked for kind in replies.get("classes", {})))
+    rows: list[tuple[object, ...]] = [
+        (
+            collection.name(record),
+            *(replies.get(key) for key in ("asked", "failed", "failed_percent", "failed_at_first_percent")),
+            *(replies.get("classes", {}).get(kind) for kind in kinds),
+        )
+        for record, replies in asked
+    ]
+    columns = ("run", "asked", "failed", "failed %", "failed at first %", *(kind.replace("_", " ") for kind in kinds))
+    table = Table("replies", columns, rows, "failed replies count as wrong; at first: before they were asked again")
+    return [TableBlock(table, collection.links(done))] if rows else []
 
 
 def _ensembles(collection: Collection, done: Sequence[Record]) -> list[Block]:

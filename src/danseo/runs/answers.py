@@ -46,10 +46,10 @@ class Member:
     def selected_on(self) -> str:
         return str(self.record.scores["selected_on"]) if self.record else "select"
 
-    def chosen(self, places: Sequence[int]) -> "Member":
+    def chosen(self, positions: Sequence[int]) -> "Member":
         """The same member with some of its examples."""
-        kept = [self.kept[place] for place in places] if self.kept is not None else None
-        return replace(self, predictions=[self.predictions[place] for place in places], kept=kept)
+        kept = [self.kept[position] for position in positions] if self.kept is not None else None
+        return replace(self, predictions=[self.predictions[position] for position in positions], kept=kept)
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,19 @@ class Members:
     def half(self, name: str) -> "Members":
         """The members on one half of dev."""
         parted = [set(in_half(replace(self.task, halves=rule), self.examples, name)) for rule in self.rules]
-        places = sorted(set.intersection(*parted))  # of runs that parted dev differently, what is so for all
+        positions = sorted(set.intersection(*parted))  # of runs that parted dev differently, what is so for all
         return replace(
             self,
-            examples=[self.examples[place] for place in places],
-            listed=[member.chosen(places) for member in self.listed],
+            examples=[self.examples[position] for position in positions],
+            listed=[member.chosen(positions) for member in self.listed],
         )
 
     def ordered(self) -> tuple["Members", list[int]]:
         """The members by name, so that the order they were given in changes nothing, and where each was before."""
-        order = sorted(range(len(self)), key=lambda place: (self.listed[place].name, self.listed[place].digest))
-        return replace(self, listed=[self.listed[place] for place in order]), order
+        order = sorted(
+            range(len(self)), key=lambda position: (self.listed[position].name, self.listed[position].digest)
+        )
+        return replace(self, listed=[self.listed[position] for position in order]), order
 
     @property
     def select_on(self) -> str:

@@ -1,12 +1,12 @@
 """Compare runs: their saved predictions on the examples they report, one by one or over seeds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from danseo.display.table import Table, shown_interval
+from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.runs.answers import Member, Members, open_members
 from danseo.runs.layouts.variants import key_of, label_variants
@@ -15,12 +15,14 @@ from danseo.scoring.over_seeds import SeedDifference, System, compare_over_seeds
 from danseo.scoring.resampling import as_json_number, tie_groups
 from danseo.scoring.score import example_clusters, measure
 from danseo.scoring.tables import (
-    CompareSheet,
+    DIFFERENCE,
+    FAILED,
+    ComparisonResult,
+    difference_cells,
     differences_table,
     few_examples,
     left_out,
     more_metrics,
-    shown_p,
     size,
     systems_table,
 )
@@ -28,7 +30,7 @@ from danseo.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class SeedSheet:
+class SeedComparisonResult:
     """The comparison of systems over examples and seeds."""
 
     task: Task
@@ -40,6 +42,8 @@ class SeedSheet:
     systems: dict[str, dict[str, System]]
     differences: list[SeedDifference]
     note: str = ""
+    failed: dict[str, float] = field(default_factory=dict)
+    """System -> mean percent of its replies that failed, where it is a language model that answers in words."""
 
     def tables(self) -> list[Table]:
         return [self._systems(), *map(self._differences, self.systems)]
@@ -52,7 +56,7 @@ class SeedSheet:
 
     def _systems(self) -> Table:
         rows: list[tuple[object, ...]] = [
-            (id_, name, system.mean, system.spread**0.5, system.seeds, letters)
+            (id_, name, system.mean, system.spread**0.5, system.seeds, self.failed.get(name), letters)
             for id_ in self.systems
             for name, letters in self.groups(id_).items()
             for system in [self.systems[id_][name]]
@@ -60,17 +64,13 @@ class SeedSheet:
         part = "all of dev" if self.on == "dev" else f"{self.on} half of dev"
         words = (size(self.task, self.n, self.clusters), part, self.note, few_examples(self.clusters))
         note = "; ".join(filter(None, (*words, more_metrics(self.task, self.systems))))
-        columns = ("metric", "system", "mean", "std over seeds", "seeds", "group")
+        columns = ("metric", "system", "mean", "std over seeds", "seeds", FAILED, "group")
         return systems_table(self.task, columns, rows, note)
 
     def _differences(self, id_: str) -> Table:
         rows: list[tuple[object, ...]] = [
             (
-                f"{d.b} − {d.a}",
-                d.value,
-                shown_interval(d.low, d.high, signed=True),
-                shown_p(d.p),
-                shown_p(d.p_holm),
+                *difference_cells(d),
                 d.from_examples,
                 d.from_seeds,
                 d.verdict,
@@ -79,7 +79,7 @@ class SeedSheet:
             for d in self.differences
             if d.metric == id_
         ]
-        columns = ("systems", "difference", "95 % interval", "p", "p (Holm)", "± examples", "± seeds", "differs")
+        columns = (*DIFFERENCE, "± examples", "± seeds", "differs")
         note = "seeds per system that would show it in four of five studies, if the true difference is the observed one"
         return differences_table(id_, (*columns, "seeds needed"), rows, note if any(row[-1] for row in rows) else "")
 
@@ -99,6 +99,7 @@ class SeedSheet:
                 for id_, systems in self.systems.items()
             },
             "groups": {id_: self.groups(id_) for id_ in self.systems},
+            **({"failed_percent": self.failed} if self.failed else {}),
             "differences": [difference.as_dict() for difference in self.differences],
         }
 
@@ -123,7 +124,7 @@ def compare_runs(
     rounds: int = 2000,
     seed: int = 0,
     on_progress: OnProgress | None = None,
-) -> CompareSheet | SeedSheet:
+) -> ComparisonResult | SeedComparisonResult:
     """Paired tests of runs, on the half of dev that picked nothing unless told otherwise."""
     if len({path.resolve() for path in paths}) < len(paths):
         raise DanseoError("the same run is named twice; compare different ones")
@@ -140,7 +141,17 @@ def compare_runs(
         members.task, chosen.examples, systems, rounds=rounds, seed=seed, skip=skipped, on_progress=on_progress
     )
     files = {name: member.path for name, member in _named(chosen).items()}
-    return CompareSheet(members.task, members.gold, len(chosen.examples), files, comparison, on, note)
+    failed = _failed({name: [member] for name, member in _named(chosen).items()})
+    return ComparisonResult(members.task, members.gold, len(chosen.examples), files, comparison, on, note, failed)
+
+
+def _failed(systems: Mapping[str, Sequence[Member]]) -> dict[str, float]:
+    """How many of a language model's replies failed, in percent, by system."""
+    shares = {
+        name: [share for m in members if m.record and (share := m.record.failed_percent) is not None]
+        for name, members in systems.items()
+    }
+    return {name: sum(found) / len(found) for name, found in shares.items() if found}
 
 
 def _note(members: Members, on: str) -> str:
@@ -171,41 +182,48 @@ def _over_seeds(
     rounds: int,
     seed: int,
     on_progress: OnProgress | None,
-) -> SeedSheet:
+) -> SeedComparisonResult:
     """Runs that differ only in their seed are one system."""
     records = [member.record for member in members.listed if member.record]
     if len(records) < len(members):
         raise DanseoError("--over seeds takes run directories only: a prediction file does not tell its seed")
     labels = label_variants(records)
     groups: dict[object, list[int]] = {}
-    for place, record in enumerate(records):
-        groups.setdefault(key_of(record), []).append(place)
-    for places in groups.values():
-        seeds = [records[place].seeds for place in places]
+    for position, record in enumerate(records):
+        groups.setdefault(key_of(record), []).append(position)
+    for positions in groups.values():
+        seeds = [records[position].seeds for position in positions]
         if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
-            raise DanseoError(f"--over seeds: {labels[places[0]]} has seed {twice[0][0]} twice; leave one of them out")
+            raise DanseoError(
+                f"--over seeds: {labels[positions[0]]} has seed {twice[0][0]} twice; leave one of them out"
+            )
     if len(groups) < 2:
         raise DanseoError("--over seeds: all these runs differ only in their seed; name runs of two systems or more")
-    named = {labels[places[0]]: places for places in groups.values()}
+    named = {labels[positions[0]]: positions for positions in groups.values()}
     if len(named) < len(groups):
         raise DanseoError("--over seeds: two systems have the same name; rename one of the model folders")
     task = members.task
     measured = [measure(task, members.examples, member.predictions, skip) for member in members.listed]
     clusters = example_clusters(task, members.examples)
-    systems = {name: [measured[place] for place in places] for name, places in named.items()}
+    systems = {name: [measured[position] for position in positions] for name, positions in named.items()}
     work = Work(on_progress, rounds)
     found, differences = compare_over_seeds(
         systems, clusters, rounds=rounds, seed=seed, identical=_identical(members, named), on_rounds=work.of(1)
     )
-    runs = {name: [members.listed[place].name for place in places] for name, places in named.items()}
+    runs = {name: [members.listed[position].name for position in positions] for name, positions in named.items()}
     count = int(clusters.max()) + 1
-    return SeedSheet(task, members.gold, on, len(members.examples), count, runs, found, differences, note)
+    failed = _failed({name: [members.listed[position] for position in positions] for name, positions in named.items()})
+    return SeedComparisonResult(
+        task, members.gold, on, len(members.examples), count, runs, found, differences, note, failed
+    )
 
 
 def _identical(members: Members, named: Mapping[str, Sequence[int]]) -> set[tuple[str, str, str]]:
     """The metrics and pairs of systems whose runs, seed by seed, gave the same answers."""
-    ranked = {name: sorted(places, key=lambda k: members.listed[k].seed or 0) for name, places in named.items()}
-    answered = {name: [members.listed[place].predictions for place in places] for name, places in ranked.items()}
+    ranked = {name: sorted(positions, key=lambda k: members.listed[k].seed or 0) for name, positions in named.items()}
+    answered = {
+        name: [members.listed[position].predictions for position in positions] for name, positions in ranked.items()
+    }
     found = set()
     for id_, (a, b) in product(members.task.metrics, combinations(answered, 2)):
         with_probabilities = id_ in members.task.needs_probabilities

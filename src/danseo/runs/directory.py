@@ -11,12 +11,14 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
 
-from danseo.config import Kind, RunConfig, identifying, read_config, to_toml
+from danseo.config import Kind, RunConfig, read_config
 from danseo.errors import DanseoError, WorkFailed
 from danseo.files import parse_json, read_text, remedy, write_atomically
 from danseo.predictions.file import write_predictions
 from danseo.records import Prediction
 from danseo.runs.naming import folder_name
+from danseo.settings.declaring import identifying
+from danseo.settings.written import to_toml
 from danseo.tasks import get_task
 from danseo.tasks.own import stored_task
 from danseo.tasks.task import Task
@@ -67,8 +69,12 @@ def as_started(runs: Path, config: RunConfig, identity: Mapping[str, str]) -> Ru
 def folder_identity(folder: Path) -> str:
     """A hash of the files of a checkpoint folder that make the model."""
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt", ".model")):
-        digest.update(path.name.encode())
+    if (folder / "config.cfg").is_file():  # a pipeline of spaCy, whose parts have folders of their own
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+    else:
+        paths = [path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".txt", ".model")]
+    for path in sorted(paths):
+        digest.update(path.relative_to(folder).as_posix().encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from danseo.config import FLOORS, flat
+from danseo.config import FLOORS
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run, fingerprint
 from danseo.runs.naming import model_name
 from danseo.runs.shapes import ENVIRONMENT, SCORES, has_shape
+from danseo.settings.declaring import flat
 
 _LISTED_SEEDS = 4
 
@@ -51,10 +52,10 @@ class Record:
     @property
     def identity(self) -> str:
         """What the model's folder held, as a hash; where that is not known, which folder or Hub id it was."""
-        return self.model_hash or self.model_place
+        return self.model_hash or self.model_location
 
     @property
-    def model_place(self) -> str:
+    def model_location(self) -> str:
         """Where the model is: the folder in full where it is still there, else as it was given."""
         folder = Path(self.model_path)
         return str(folder.resolve()) if "/" in self.model_path and folder.is_dir() else self.model_path
@@ -147,7 +148,7 @@ def _with_hash(record: Record, hashes: set[str], fingerprints: set[str]) -> Reco
 
 def in_order(name: str) -> list[str | int]:
     """A key that puts s10 behind s2: numbers count as numbers."""
-    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", name))]
+    return [int(part) if position % 2 else part for position, part in enumerate(re.split(r"([0-9]+)", name))]
 
 
 def read_record(run: Run) -> Record:

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from danseo.display.escaping import say
 from danseo.errors import DataError, WorkFailed
-from danseo.files import check_place, remedy
+from danseo.files import check_writable, remedy
 
 STALE = 60.0
 """Seconds without a heartbeat after which an owner on another machine counts as gone."""
@@ -56,7 +56,7 @@ def _host() -> str:
 
 
 def _born(pid: int) -> str:
-    """The start time of a living process, in ticks; gone, or a corpse, has none."""
+    """The start time of a living process, in ticks; gone, or a zombie, has none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
@@ -158,13 +158,13 @@ class Locks:
 
     def make(self, run: str, generation: int, owner: Owner | None) -> bool:
         """Make a generation, with an owner or free, and see that it is the latest; the earlier ones go."""
-        place = self.folder / run
-        place.mkdir(parents=True, exist_ok=True)
-        draft = place / f"draft-{_signature()}-{uuid.uuid4().hex}"
+        folder = self.folder / run
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f"draft-{_signature()}-{uuid.uuid4().hex}"
         try:
             draft.write_text(json.dumps(asdict(owner) if owner else None), "utf-8")
             self.touch(draft)
-            os.link(draft, place / str(generation))
+            os.link(draft, folder / str(generation))
         except FileExistsError:
             return False
         finally:
@@ -172,9 +172,9 @@ class Locks:
                 draft.unlink(missing_ok=True)
         if self.highest(run) != generation:
             with suppress(FileNotFoundError):
-                (place / str(generation)).unlink()
+                (folder / str(generation)).unlink()
             return False
-        self._sweep_out(place, generation)
+        self._sweep_out(folder, generation)
         return True
 
     def touch(self, path: Path) -> None:
@@ -204,9 +204,9 @@ class Locks:
         probe.unlink(missing_ok=True)
         return seconds
 
-    def _sweep_out(self, place: Path, generation: int) -> None:
+    def _sweep_out(self, folder: Path, generation: int) -> None:
         """Remove what earlier owners, and makers who died in between, left."""
-        for path in place.iterdir():
+        for path in folder.iterdir():
             # The last but one stays, so that whoever is listing meanwhile sees one of the two.
             is_past = path.name.isdigit() and int(path.name) < generation - 1
             if is_past or (path.name.startswith("draft-") and (self._is_old(path) or self._is_orphan(path))):
@@ -260,7 +260,7 @@ def owned(
     The lock lies beside the folder; inside it, and gone in the end, where a folder of somebody's own is written to.
     """
     locks, name = (Locks(folder), "lock") if inside else (Locks(folder.parent), folder.name)
-    new = [place for place in (locks.folder, *locks.folder.parents) if not place.exists()]
+    new = [parent for parent in (locks.folder, *locks.folder.parents) if not parent.exists()]
     try:
         lock = locks.acquire(name)
         while lock is None:
@@ -271,7 +271,7 @@ def owned(
                 time.sleep(_PAUSE)
             lock = locks.acquire(name)
     except OSError as error:
-        check_place(locks.folder)
+        check_writable(locks.folder)
         raise DataError(f"{locks.folder} cannot be written: {error.strerror}; {remedy(error)}") from None
     try:
         with Heart(lock, on_loss=lambda: _lost(folder)):
@@ -281,18 +281,21 @@ def owned(
         with suppress(OSError):  # a dead owner's lock is free as well
             lock.release() if is_kept else lock.forget()
         with suppress(OSError):  # what is in use stays
-            for place in () if is_kept else new:
-                place.rmdir()
+            for parent in () if is_kept else new:
+                parent.rmdir()
 
 
 @contextmanager
 def owned_by_first(
-    folder: Path, *, wait: bool = True, on_note: Callable[[str], None] = lambda line: None
+    folder: Path, *, wait: bool | None = True, on_note: Callable[[str], None] = lambda line: None
 ) -> Iterator[None]:
-    """As owned, for the first of several processes; those do not wait, as the others would give up on it."""
+    """As owned, for the first of several processes; those do not wait, as the others would give up on it.
+
+    None in place of waiting says that the caller has the lock already.
+    """
     is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
     with ExitStack() as stack:
-        if os.environ.get("RANK", "0") == "0":
+        if wait is not None and os.environ.get("RANK", "0") == "0":
             stack.enter_context(owned(folder, wait=wait and is_alone, on_note=on_note))
         yield
 

@@ -18,9 +18,9 @@ def score_halves(
     splits: dict[str, Any] = {}
     floors: dict[str, Any] = {}
     for name in ("report", "dev"):
-        places = in_half(task, examples, name)
-        if places:
-            chosen = [examples[place] for place in places], [predictions[place] for place in places]
+        positions = in_half(task, examples, name)
+        if positions:
+            chosen = [examples[position] for position in positions], [predictions[position] for position in positions]
             splits[name] = [s.as_dict() for s in score(task, *chosen, rounds=rounds, skip=skip)]
             found = baseline_scores(task, chosen[0], skip, names=("majority", "random"))
             floors[name] = {floor: {id_: finite(value) for id_, value in by.items()} for floor, by in found.items()}

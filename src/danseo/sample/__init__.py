@@ -17,7 +17,7 @@ def tasks_with_sample() -> list[Task]:
 
 
 def sample_module(task: Task) -> Any:
-    """The module that makes a task's sample: make(split, rng), EPOCHS and, with other files, companions(labels)."""
+    """The module that makes a task's sample: make(split, rng), DEMO and, with other files, companions(labels)."""
     return import_module(f"{__name__}.{task.sample}")
 
 

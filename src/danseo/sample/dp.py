@@ -441,8 +441,8 @@ def _block(guid: str, phrase: _Phrase) -> str:
     return "\n".join(lines) + "\n"
 
 
-EPOCHS = 5
-"""How often a small encoder with random weights has to go over the sample to learn something."""
+DEMO = {"epochs": 3, "batch_size": 16}
+"""How the demo trains the encoder in the box on it."""
 
 
 def make(split: str, rng: random.Random) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from danseo.sample.korean import with_particle
 from danseo.sample.templates import fill
 
-_PASSAGES = {"train": 300, "dev": 40}
+_PASSAGES = {"train": 200, "dev": 40}
 _UNANSWERABLE = {3: (1,), 4: (1,), 5: (1, 2)}  # questions of a passage: how many of them have no answer
 _SLOT = re.compile(r"\{(\w+)(?::([^}]+))?\}")
 _COUNTED = re.compile(r"([\d,]+)(년|명|개|곳|점|권|승|분|시간|미터|킬로미터|원|만 원|가구|살)")
@@ -761,8 +761,8 @@ def _article(kind: _Kind, split: str, rng: random.Random) -> dict[str, Any]:
     }
 
 
-EPOCHS = 4
-"""How often a small encoder with random weights has to go over the sample to learn something."""
+DEMO = {"epochs": 2, "batch_size": 8, "limit": 420}
+"""How the demo trains the encoder in the box on it."""
 
 
 def make(split: str, rng: random.Random) -> dict[str, Any]:

@@ -179,8 +179,8 @@ _DEV_FRAMES = {
     ),
 }
 
-EPOCHS = 12
-"""How often a small encoder with random weights has to go over the sample to learn something."""
+DEMO = {"epochs": 4, "batch_size": 16}
+"""How the demo trains the encoder in the box on it."""
 
 
 def make(split: str, rng: random.Random) -> str:

@@ -144,8 +144,8 @@ _INVERSES = {
     "org:alternate_names": "org:alternate_names",
 }
 
-EPOCHS = 12
-"""How often a small encoder with random weights has to go over the sample to learn something."""
+DEMO = {"epochs": 5, "batch_size": 16}
+"""How the demo trains the encoder in the box on it."""
 
 
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from danseo.sample.templates import belongs, draw, fill, slots
 
-_SIZES = {"train": 2000, "dev": 140}
+_SIZES = {"train": 700, "dev": 140}
 
 # Words of both splits | of train | of dev.
 _WORDS = {
@@ -301,8 +301,8 @@ class _Pair(NamedTuple):
     second: str
 
 
-EPOCHS = 6
-"""How often a small encoder with random weights has to go over the sample to learn something."""
+DEMO = {"epochs": 5, "batch_size": 16}
+"""How the demo trains the encoder in the box on it."""
 
 
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
@@ -375,7 +375,7 @@ def _far_meanings(kind: str, domain: str, rng: random.Random) -> list[tuple[str,
 
 
 def _frames(meaning: tuple[str, ...], split: str) -> tuple[str, ...]:
-    return meaning[:-1] if split == "train" else meaning
+    return meaning[:2] if split == "train" else meaning[2:]
 
 
 def _row(number: int, pair: _Pair, split: str, rng: random.Random) -> dict[str, Any]:

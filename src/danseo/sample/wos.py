@@ -13,7 +13,7 @@ from danseo.sample.templates import fill
 
 _T = TypeVar("_T")
 
-_SIZES = {"train": 300, "dev": 30}
+_SIZES = {"train": 180, "dev": 30}
 _CHANGE_RATE = 0.4
 
 # --- values: of train, of dev -----------------------------------------------------------------------------
@@ -581,8 +581,8 @@ def _dialogue(guid: str, plan: Sequence[str], talk: _Talk) -> dict[str, Any]:
     return {"guid": guid, "domains": list(plan), "dialogue": talk.turns}
 
 
-EPOCHS = 5
-"""How often a small encoder with random weights has to go over the sample to learn something."""
+DEMO = {"epochs": 2, "batch_size": 8, "limit": 300, "learning_rate": 1e-3}
+"""How the demo trains the encoder in the box on it."""
 
 
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:

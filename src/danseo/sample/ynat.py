@@ -218,8 +218,8 @@ _NEIGHBOURS = {
     "세계": "정치", "IT과학": "경제", "스포츠": "생활문화",
 }  # fmt: skip
 
-EPOCHS = 8
-"""How often a small encoder with random weights has to go over the sample to learn something."""
+DEMO = {"epochs": 3}
+"""How the demo trains the encoder in the box on it."""
 
 
 def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
@@ -233,7 +233,7 @@ def make(split: str, rng: random.Random) -> list[dict[str, Any]]:
 def _titles(label: str, count: int, split: str, rng: random.Random) -> list[str]:
     titles: dict[str, None] = {}
     while len(titles) < count:
-        new_frame = split == "dev" and rng.random() < 0.5
+        new_frame = split == "dev" and rng.random() < 0.8
         frame = rng.choice((_DEV_FRAMES if new_frame else _FRAMES)[label])
         title = fill(frame, draw(slots(frame), _WORDS, split, rng))
         if belongs(title, split):

@@ -44,9 +44,9 @@ def majority(task: Task, examples: Sequence[Any]) -> list[Any]:
 
 
 def usual_gold(task: Task, examples: Sequence[Any]) -> Any:
-    """The most frequent label or relation among the golds, or their mean; None where answers need neither."""
+    """The most frequent label, labels or relation among the golds, or their mean; None where answers need neither."""
     golds = [example.gold for example in examples]
-    if task.kind == "classify":
+    if task.kind in ("classify", "labels"):
         return Counter(golds).most_common(1)[0][0]
     if task.kind == "score":
         return sum(golds) / len(golds)
@@ -84,5 +84,9 @@ def _dealt(rows: Sequence[Sequence[Any]], shapes: Sequence[Sequence[Any]]) -> li
 
 def label_shares(examples: Sequence[Any]) -> dict[str, float]:
     """Each label that occurs in gold -> its share of the examples."""
-    counts = Counter(example.gold for example in examples)
+    counts = Counter(label for example in examples for label in _labels(example.gold))
     return {label: count / len(examples) for label, count in counts.items()}
+
+
+def _labels(gold: Any) -> tuple[str, ...]:
+    return (gold,) if isinstance(gold, str) else gold

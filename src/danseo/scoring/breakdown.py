@@ -2,35 +2,51 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from danseo.display.table import Table
 from danseo.metrics.answering import best_overlap, exact_match
+from danseo.metrics.classification import curves
 from danseo.metrics.parsing import attachment
 from danseo.metrics.regression import pearson
 from danseo.metrics.tagging import spans_of
 from danseo.records import Prediction
 from danseo.scoring.mistakes import mistakes_table
+from danseo.scoring.slices import by_seen
 from danseo.tasks.mrc import QUESTION_TYPES
 from danseo.tasks.task import Task, answers_of, golds_of
 from danseo.tasks.wos import slot_of
 
 _CONFUSIONS = 20
+_MATRIX = 10  # labels that a matrix has room for
 
 
 def details(
-    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], *, whole: bool = True, errors: int = 0
+    task: Task,
+    examples: Sequence[Any],
+    predictions: Sequence[Prediction],
+    *,
+    whole: bool = True,
+    errors: int = 0,
+    train: Sequence[Any] = (),
 ) -> list[Table]:
-    """The tables of the task's kind where they are asked for, and that many of the wrong examples."""
+    """The tables of the task's kind where they are asked for, and that many of the wrong examples.
+
+    Where train is given, entities that it has are told from those that it has not.
+    """
     tables = _breakdown(task, examples, predictions) if whole else []
+    seen = by_seen(task, train, examples, predictions) if whole and train else None
+    tables = [*tables, seen] if seen else tables
     return [*tables, mistakes_table(task, examples, predictions, errors)] if errors else tables
 
 
 def _breakdown(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Table]:
     makers: dict[str, Callable[[Task, Sequence[Any], list[Any]], list[Table]]] = {
         "classify": _labels,
+        "labels": _several,
         "score": _numbers,
         "tag": _entities,
         "parse": _relations,
@@ -38,18 +54,31 @@ def _breakdown(task: Task, examples: Sequence[Any], predictions: Sequence[Predic
         "track": _slots,
     }
     tables = makers[task.kind](task, examples, answers_of(predictions))
-    return [*tables, *_by_source(task, examples, predictions)] if task.kind == "classify" else tables
+    if task.kind == "classify":
+        tables[0] = _with_precision(tables[0], task, examples, predictions)
+    return [*tables, *_by_source(task, examples, predictions)] if task.kind in ("classify", "labels") else tables
+
+
+def _with_precision(table: Table, task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]) -> Table:
+    """The table with the average precision of each label, where all answers have probabilities."""
+    probabilities = [prediction.probabilities for prediction in predictions if prediction.probabilities is not None]
+    if len(probabilities) < len(predictions):
+        return table
+    areas = curves(golds_of(examples), probabilities, task.labels).plain[1][:, 0]
+    found = {label: None if np.isnan(area) else 100 * area for label, area in zip(task.labels, areas, strict=True)}
+    rows = [(*row, found[str(row[0])]) for row in table.rows]
+    return replace(table, columns=(*table.columns, "AP"), rows=rows, note="AP: average precision, by probabilities")
 
 
 def _by_source(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Table]:
     """The headline of each source, where examples come from several."""
-    places: dict[str, list[int]] = {}
-    for place, example in enumerate(examples):
-        places.setdefault(getattr(example, "source", None) or "not known", []).append(place)
-    if len(places) < 2:
+    positions: dict[str, list[int]] = {}
+    for position, example in enumerate(examples):
+        positions.setdefault(getattr(example, "source", None) or "not known", []).append(position)
+    if len(positions) < 2:
         return []
     rows: list[tuple[object, ...]] = []
-    for source, chosen in sorted(places.items()):
+    for source, chosen in sorted(positions.items()):
         found = task.measure([examples[k] for k in chosen], [predictions[k] for k in chosen])[task.headline]
         rows.append((source, len(chosen), found.value()))
     return [Table("per source", ("source", "n", task.headline), rows)]
@@ -87,6 +116,8 @@ def _labels(task: Task, examples: Sequence[Any], answers: list[str]) -> list[Tab
     right = Counter(gold for gold, answer in zip(golds, answers, strict=True) if gold == answer)
     per_label = found_table("per label", "label", _counted(task.labels, right, Counter(answers), Counter(golds)))
     tables = [per_label, _confusion(task.labels, golds, answers)]
+    if len(task.labels) > _MATRIX:
+        tables.append(_hardest(golds, answers))
     if task.nothing:
         word, none = task.label_word, f"no {task.label_word}"
         sides = [[none if label == task.nothing else word for label in rows] for rows in (golds, answers)]
@@ -94,10 +125,47 @@ def _labels(task: Task, examples: Sequence[Any], answers: list[str]) -> list[Tab
     return tables
 
 
+def _hardest(golds: Sequence[str], answers: Sequence[str]) -> Table:
+    """The pairs of labels that are taken for each other most, whichever way, as a share of the golds of both."""
+    pairs = Counter(frozenset(pair) for pair in zip(golds, answers, strict=True) if pair[0] != pair[1] and pair[1])
+    gold = Counter(golds)
+    ranked = sorted(pairs.items(), key=lambda item: (-item[1] / sum(gold[label] for label in item[0]), sorted(item[0])))
+    rows: list[tuple[object, ...]] = []
+    for pair, count in [(pair, count) for pair, count in ranked if count > 1][:_CONFUSIONS]:
+        one, other = sorted(pair, key=lambda label: (-gold[label], label))
+        rows.append((one, other, gold[one] + gold[other], count, 100 * count / (gold[one] + gold[other])))
+    note = "mistakes either way, made more than once, as a share of the golds of both labels"
+    return Table("hardest pairs of labels", ("label", "and", "gold", "confused", "%"), rows, note)
+
+
+def _several(task: Task, examples: Sequence[Any], answers: list[Sequence[str]]) -> list[Table]:
+    pairs = [(set(example.gold), set(answer)) for example, answer in zip(examples, answers, strict=True)]
+    counts = _slot_counts(pairs, lambda label: label)
+    return [found_table("per label", "label", _counted(task.labels, *counts)), _sizes(pairs), _instead(pairs)]
+
+
+def _sizes(pairs: Sequence[tuple[set[str], set[str]]]) -> Table:
+    """Whether too many labels are answered, or too few."""
+    rows: list[tuple[object, ...]] = []
+    for size in sorted({len(gold) for gold, _ in pairs}):
+        mine = [(gold, answer) for gold, answer in pairs if len(gold) == size]
+        mean = sum(len(answer) for _, answer in mine) / len(mine)
+        rows.append((size, len(mine), mean, _percent(sum(gold == answer for gold, answer in mine), len(mine))))
+    return Table("per number of gold labels", ("gold labels", "n", "answered labels", "exactly right %"), rows)
+
+
+def _instead(pairs: Sequence[tuple[set[str], set[str]]]) -> Table:
+    """Which wrong label is answered where which one is missed."""
+    wrong = Counter((g, a) for gold, answer in pairs for g in gold - answer for a in answer - gold).most_common()
+    note = f"the {_CONFUSIONS} most frequent of {len(wrong)}" if len(wrong) > _CONFUSIONS else ""
+    rows = [(gold, answer, count) for (gold, answer), count in wrong[:_CONFUSIONS]]
+    return Table("confusion", ("missed", "answered instead", "count"), list(rows), note)
+
+
 def _confusion(labels: Sequence[str], golds: Sequence[str], answers: Sequence[str], title: str = "confusion") -> Table:
     """A matrix for few labels, the most frequent confusions for many."""
     pairs = Counter(zip(golds, answers, strict=True))
-    if len(labels) <= 10:
+    if len(labels) <= _MATRIX:
         rows: list[tuple[object, ...]] = [(gold, *(pairs[gold, answer] for answer in labels)) for gold in labels]
         return Table(title, ("gold \\ answer", *labels), rows)
     wrong = [(gold, answer, count) for (gold, answer), count in pairs.most_common() if gold != answer]
@@ -110,8 +178,8 @@ def _numbers(task: Task, examples: Sequence[Any], answers: list[float]) -> list[
     sources = [example.source or "not known" for example in examples]
     low, high = task.scale
     step = (high - low) / 5
-    places = [min(max(int((gold - low) / step), 0), 4) for gold in golds]
-    bands = [f"{low + place * step:g}-{low + (place + 1) * step:g}" for place in places]
+    positions = [min(max(int((gold - low) / step), 0), 4) for gold in golds]
+    bands = [f"{low + position * step:g}-{low + (position + 1) * step:g}" for position in positions]
     return [
         _number_table("per source", sources, golds, answers),
         _number_table("per gold score", bands, golds, answers),

@@ -61,6 +61,11 @@ def calibration(
     if task.kind == "classify":
         sure = [(prediction.probabilities or {}).get(prediction.answer, 0.0) for _, prediction in pairs]
         return binned("answers", np.array(sure), np.array([p.answer == e.gold for e, p in pairs]))
+    if task.kind == "labels":
+        chances = np.array([[(p.probabilities or {}).get(label, 0.0) for label in task.labels] for _, p in pairs])
+        golds = np.array([[label in example.gold for label in task.labels] for example, _ in pairs])
+        certain = np.maximum(chances, 1 - chances).ravel()
+        return binned("labels, whether a text has them", certain, ((chances >= 0.5) == golds).ravel())
     if task.kind == "answer" and all("" in (prediction.probabilities or {}) for prediction in predictions):
         none = np.array([(prediction.probabilities or {})[""] for _, prediction in pairs])
         empty = np.array([not example.gold for example, _ in pairs])
@@ -83,12 +88,12 @@ def binned(of: str, sure: Array, right: Array) -> Calibration | None:
     """Confidences from 0 to 1 and whether each was right, in bins of equal width."""
     if not len(sure):
         return None
-    places = np.clip((sure * _BINS).astype(int), 0, _BINS - 1)
+    positions = np.clip((sure * _BINS).astype(int), 0, _BINS - 1)
     bins = [
         Bin(
             k / _BINS, (k + 1) / _BINS, int(mine.sum()), 100 * float(sure[mine].mean()), 100 * float(right[mine].mean())
         )
         for k in range(_BINS)
-        if (mine := places == k).any()
+        if (mine := positions == k).any()
     ]
     return Calibration(of, bins)

@@ -21,7 +21,7 @@ _GOLD, _ANSWER = "gold where wrong", "answer where wrong"
 class Ranked:
     """The wrong examples, the one most worth reading first."""
 
-    places: list[int]
+    positions: list[int]
     """Where each stands among the examples."""
     parts: list[dict[str, str]]
     """What there is to see of each: part -> content."""
@@ -33,6 +33,7 @@ def ranked_mistakes(task: Task, examples: Sequence[Any], predictions: Sequence[P
     """All wrong examples, by confidence where it is known, else by how much is wrong."""
     makers: dict[str, Callable[[Task, Any, Prediction], Mistake | None]] = {
         "classify": _label,
+        "labels": _several,
         "score": _number,
         "tag": _entities,
         "parse": _tree,
@@ -40,12 +41,12 @@ def ranked_mistakes(task: Task, examples: Sequence[Any], predictions: Sequence[P
         "track": _state,
     }
     made = (makers[task.kind](task, *pair) for pair in zip(examples, predictions, strict=True))
-    found = [(mistake, place) for place, mistake in enumerate(made) if mistake]
+    found = [(mistake, position) for position, mistake in enumerate(made) if mistake]
     known = task.kind not in ("classify", "answer") or all(each.probabilities for each in predictions)
     if known:
         found.sort(key=lambda pair: -pair[0][0])  # of equal ones the first of the file
     order = _ORDER[task.kind] if known else "in the order of the file"
-    return Ranked([place for _, place in found], [parts for (_, parts), _ in found], order)
+    return Ranked([position for _, position in found], [parts for (_, parts), _ in found], order)
 
 
 def mistakes_table(task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], most: int) -> Table:
@@ -53,15 +54,16 @@ def mistakes_table(task: Task, examples: Sequence[Any], predictions: Sequence[Pr
     ranked = ranked_mistakes(task, examples, predictions)
     rows: list[tuple[object, ...]] = [
         (number, part, " ⏎ ".join(content.split("\n")))
-        for number, (place, parts) in enumerate(zip(ranked.places[:most], ranked.parts, strict=False), 1)
-        for part, content in {"guid": examples[place].guid, **parts}.items()
+        for number, (position, parts) in enumerate(zip(ranked.positions[:most], ranked.parts, strict=False), 1)
+        for part, content in {"guid": examples[position].guid, **parts}.items()
     ]
-    note = f"{min(most, len(ranked.places))} of {len(ranked.places)} wrong examples, {ranked.order}"
+    note = f"{min(most, len(ranked.positions))} of {len(ranked.positions)} wrong examples, {ranked.order}"
     return Table("wrong examples", ("number", "part", "content"), rows, note)
 
 
 _ORDER = {
     "classify": "most confident first",
+    "labels": "most mistakes first",
     "score": "farthest off first",
     "tag": "most mistakes first",
     "parse": "most mistakes first",
@@ -82,6 +84,15 @@ def _label(task: Task, example: Any, prediction: Prediction) -> Mistake | None:
     return confidence or 0.0, parts
 
 
+def _several(task: Task, example: Any, prediction: Prediction) -> Mistake | None:
+    gold, answer = set(example.gold), set(prediction.answer)
+    if gold == answer:
+        return None
+    sure = prediction.probabilities or {}
+    shown = _joined([_sure(label, sure.get(label)) for label in prediction.answer])
+    return float(len(gold ^ answer)), dict(_texts(task, example)) | {"gold": _joined(example.gold), "answer": shown}
+
+
 def _texts(task: Task, example: Any) -> Iterator[tuple[str, str]]:
     if task.form == "relation":
         yield "text", _marked(example)
@@ -98,8 +109,8 @@ def _marked(example: Any) -> str:
     text = str(example.text)
     roles = ((example.subject, "subject"), (example.object, "object"))
     marks = [(e.end, f":{e.type} {role}]") for e, role in roles] + [(e.start, "[") for e, _ in roles]
-    for place, mark in sorted(marks, key=lambda mark: -mark[0]):  # one entity may lie in the other
-        text = text[:place] + mark + text[place:]
+    for position, mark in sorted(marks, key=lambda mark: -mark[0]):  # one entity may lie in the other
+        text = text[:position] + mark + text[position:]
     return text
 
 
@@ -124,13 +135,13 @@ def _entities(task: Task, example: Any, prediction: Prediction) -> Mistake | Non
 
 def _named(tags: Sequence[str], text: str) -> dict[tuple[int, int, str], str]:
     """Entities by their place among the characters that are no spaces, which are not scored; as 서울:LC."""
-    kept = [place for place, character in enumerate(text) if character != " "]
-    spans = spans_of([tags[place] for place in kept])
+    kept = [position for position, character in enumerate(text) if character != " "]
+    spans = spans_of([tags[position] for position in kept])
     return {(start, end, kind): f"{text[kept[start] : kept[end - 1] + 1]}:{kind}" for start, end, kind in spans}
 
 
 def _listed(one: dict[Any, str], other: dict[Any, str]) -> list[str]:
-    return [shown for place, shown in one.items() if place not in other]
+    return [shown for position, shown in one.items() if position not in other]
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -140,8 +151,10 @@ def _joined(parts: Sequence[str]) -> str:
 def _tree(task: Task, example: Any, prediction: Prediction) -> Mistake | None:
     words = ["ROOT", *example.words]
     wrong = [
-        (f"{words[place]} → {words[due]} {relation}", f"{words[place]} → {words[head]} {label}")
-        for place, ((due, relation), (head, label)) in enumerate(zip(example.gold, prediction.answer, strict=True), 1)
+        (f"{words[position]} → {words[due]} {relation}", f"{words[position]} → {words[head]} {label}")
+        for position, ((due, relation), (head, label)) in enumerate(
+            zip(example.gold, prediction.answer, strict=True), 1
+        )
         if (due, relation) != (head, label)
     ]
     if not wrong:

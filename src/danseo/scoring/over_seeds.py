@@ -7,6 +7,7 @@ counted once. With few seeds their spread is itself uncertain: Student's t with 
 """
 
 import math
+import warnings
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -55,7 +56,7 @@ class System:
     def mixed(self) -> float:
         """The part of this variance that comes from which examples there are: seeds err on different ones."""
         apart = self.resampled - self.resampled.mean(axis=0)
-        return float(np.nanvar(apart, axis=1, ddof=1).mean() * self.seeds / (self.seeds - 1))
+        return float(_variance(apart).mean() * self.seeds / (self.seeds - 1))
 
     @property
     def own(self) -> float:
@@ -220,6 +221,13 @@ class Test:
         return math.sqrt(self.examples), math.sqrt(self.seeds)
 
 
+def _variance(values: Any) -> Any:
+    """The variance of what is defined along the last axis; NaN, without a warning, where fewer than two values are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.nanvar(values, axis=-1, ddof=1)
+
+
 def _tested(a: System, b: System) -> Test:
     examples = _from_examples(a, b)
     seeds = a.own / a.seeds + b.own / b.seeds
@@ -230,7 +238,7 @@ def _from_examples(a: System, b: System) -> float:
     """The variance over examples; where they all say the same, as large as those that were not seen may make it."""
     gap = b.resampled.mean(axis=0) - a.resampled.mean(axis=0)
     if not is_constant(gap):
-        return float(np.nanvar(gap, ddof=1))
+        return float(_variance(gap))
     farthest = 100 - min(a.lowest, b.lowest) + abs(b.mean - a.mean)
     return float((max(a.unseen, b.unseen) * farthest / NormalDist().inv_cdf(1 - ALPHA / 2)) ** 2)
 

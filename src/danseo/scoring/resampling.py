@@ -79,7 +79,7 @@ def interval(
 
 
 def is_constant(resampled: Array) -> bool:
-    """Whether there was nothing to resample: all examples speak alike, or there is only one."""
+    """Whether there was nothing to resample: all examples count the same, or there is only one."""
     defined = resampled[~np.isnan(resampled)]
     return bool(len(defined)) and float(np.ptp(defined)) <= 1e-9
 
@@ -171,21 +171,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """P values corrected for their number by Holm's step-down rule; an undefined one stays undefined."""
     order = sorted((i for i, p in enumerate(p_values) if not np.isnan(p)), key=lambda i: p_values[i])
     corrected, floor = [float(p) for p in p_values], 0.0
-    for rank, place in enumerate(order):
-        floor = max(floor, min(1.0, (len(order) - rank) * p_values[place]))
-        corrected[place] = floor
+    for rank, position in enumerate(order):
+        floor = max(floor, min(1.0, (len(order) - rank) * p_values[position]))
+        corrected[position] = floor
     return corrected
 
 
 def tie_groups(names: Sequence[str], tied: set[frozenset[str]]) -> dict[str, str]:
     """Letters per system: two systems share a letter exactly when they are tied with each other."""
     near = [_bits(k for k, other in enumerate(names) if frozenset((name, other)) in tied) for name in names]
-    groups = sorted(_places(group) for group in _tied_groups(near))
+    groups = sorted(_positions(group) for group in _tied_groups(near))
     letters = "abcdefghijklmnopqrstuvwxyz"
     marks: list[list[str]] = [[] for _ in names]
     for k, group in enumerate(groups):
-        for place in group:
-            marks[place].append(letters[k] if k < 26 else f"{letters[k % 26]}{k // 26}")
+        for position in group:
+            marks[position].append(letters[k] if k < 26 else f"{letters[k % 26]}{k // 26}")
     return {name: ("" if len(groups) <= 26 else " ").join(own) for name, own in zip(names, marks, strict=True)}
 
 
@@ -196,26 +196,26 @@ def _tied_groups(near: Sequence[int]) -> Iterator[int]:
     whoever brings the most such ties, best first; where ties follow the ranking, these are the fewest.
     """
     loose = list(near)
-    for place, others in enumerate(near):
+    for position, others in enumerate(near):
         if not others:
-            yield 1 << place
-        while loose[place]:
-            group, open_ = 1 << place, others
+            yield 1 << position
+        while loose[position]:
+            group, open_ = 1 << position, others
             while open_:
                 brought = [(ties & group).bit_count() for ties in loose]
-                added = max(_places(open_), key=brought.__getitem__)
+                added = max(_positions(open_), key=brought.__getitem__)
                 group, open_ = group | 1 << added, open_ & near[added]
-            for member in _places(group):
+            for member in _positions(group):
                 loose[member] &= ~group
             yield group
 
 
-def _bits(places: Iterable[int]) -> int:
-    return sum(1 << place for place in places)
+def _bits(positions: Iterable[int]) -> int:
+    return sum(1 << position for position in positions)
 
 
-def _places(bits: int) -> list[int]:
-    return [place for place in range(bits.bit_length()) if bits >> place & 1]
+def _positions(bits: int) -> list[int]:
+    return [position for position in range(bits.bit_length()) if bits >> position & 1]
 
 
 def generator(seed: int) -> np.random.Generator:

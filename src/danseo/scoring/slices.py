@@ -27,10 +27,10 @@ def by_length(task: Task, examples: Sequence[Any], predictions: Sequence[Predict
     """The headline in quarters of the examples, the shortest first; lengths that are equal stay together."""
     lengths = np.array([length_of(task, example) for example in examples])
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, _PARTS + 1)[1:-1], method="lower"))
-    places = np.searchsorted(edges, lengths, side="left")
+    positions = np.searchsorted(edges, lengths, side="left")
     rows: list[tuple[object, ...]] = []
-    for part in np.unique(places):
-        mine = [int(k) for k in np.flatnonzero(places == part)]
+    for part in np.unique(positions):
+        mine = [int(k) for k in np.flatnonzero(positions == part)]
         shown = f"{lengths[mine].min()} – {lengths[mine].max()}"
         rows.append((shown, len(mine), _headline(task, [examples[k] for k in mine], [predictions[k] for k in mine])))
     unit = {"parse": "words", "track": "turns"}.get(task.kind, "characters")
@@ -69,14 +69,16 @@ def _entities(train: Sequence[Any], examples: Sequence[Any], predictions: Sequen
 
 
 def _pairs(task: Task, train: Sequence[Any], examples: Sequence[Any], predictions: Sequence[Prediction]) -> Table:
-    known = {word for example in train for word in (example.subject.word, example.object.word)}
-    groups: dict[str, list[int]] = {"both seen in training": [], "one seen": [], "none seen": []}
-    for place, example in enumerate(examples):
-        count = (example.subject.word in known) + (example.object.word in known)
-        groups[("none seen", "one seen", "both seen in training")[count]].append(place)
+    pairs = {(example.subject.word, example.object.word) for example in train}
+    known = {word for pair in pairs for word in pair}
+    names = ("none seen", "one seen", "both seen, not as this pair", "the pair seen in training")
+    groups: dict[str, list[int]] = {name: [] for name in reversed(names)}
+    for position, example in enumerate(examples):
+        pair = (example.subject.word, example.object.word)
+        groups[names[3 if pair in pairs else sum(word in known for word in pair)]].append(position)
     rows: list[tuple[object, ...]] = [
-        (name, len(places), _headline(task, [examples[k] for k in places], [predictions[k] for k in places]))
-        for name, places in groups.items()
-        if places
+        (name, len(positions), _headline(task, [examples[k] for k in positions], [predictions[k] for k in positions]))
+        for name, positions in groups.items()
+        if positions
     ]
     return Table("by seen entities", ("entities", "n", task.headline), rows)

@@ -24,15 +24,15 @@ def load_tokenizer(path: Path) -> Any:
     require("tokenizers")
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
-    places = [path / "tokenizer.json", path / "vocab.txt"] if path.is_dir() else [path]
-    for place in places:
-        if place.is_file():
+    files = [path / "tokenizer.json", path / "vocab.txt"] if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
             try:
-                if place.suffix == ".json":
-                    return Tokenizer.from_file(str(place))
-                return BertWordPieceTokenizer(str(place), lowercase=False, strip_accents=False)
+                if file.suffix == ".json":
+                    return Tokenizer.from_file(str(file))
+                return BertWordPieceTokenizer(str(file), lowercase=False, strip_accents=False)
             except Exception as error:  # the library raises bare Exceptions
-                raise DanseoError(f"{place} is not a readable tokenizer: {error}") from None
+                raise DanseoError(f"{file} is not a readable tokenizer: {error}") from None
     raise DanseoError(f"{path} holds no tokenizer.json or vocab.txt; name one with --tokenizer")
 
 

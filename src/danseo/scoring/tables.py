@@ -1,4 +1,4 @@
-"""From files to sheets: what `danseo score` and `danseo compare` print, as tables and as JSON."""
+"""From files to results: what `danseo score` and `danseo compare` print, as tables and as JSON."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _FEW = 20  # independent examples; with fewer, bootstrap intervals cover too lit
 
 
 @dataclass(frozen=True)
-class ScoreSheet:
+class ScoreResult:
     """The scores of one prediction file, with the baselines on the same examples."""
 
     task: Task
@@ -91,13 +91,15 @@ def score_file(
     tokenizer: Path | None = None,
     batch: int = 32,
     on_progress: OnProgress | None = None,
-) -> ScoreSheet:
-    """Read, check and score a prediction file."""
+    train: Path | None = None,
+) -> ScoreResult:
+    """Read, check and score a prediction file; details tell what the training file has from what it has not."""
     examples = task.read(gold)
     answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped_metrics(task, skip))
     chosen = only_answered(examples, answered)
     extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
     options: dict[str, Any] = {"details": details, "errors": errors, "skip": skip, "rounds": rounds, "seed": seed}
+    options["train"] = task.read(train) if details and train else ()
     return score_answers(task, examples, answered, gold, predictions, extra=extra, on_progress=on_progress, **options)
 
 
@@ -114,13 +116,15 @@ def score_answers(
     rounds: int = 1000,
     seed: int = 0,
     extra: dict[str, Any] | None = None,
+    note: str = "",
     on_progress: OnProgress | None = None,
-) -> ScoreSheet:
+    train: Sequence[Any] = (),
+) -> ScoreResult:
     """Score checked predictions of all examples, or of some; the paths say what they are called."""
     skipped, chosen = skipped_metrics(task, skip), only_answered(examples, answered)
     work = Work(on_progress, rounds)
     more: dict[str, Any] = {"rounds": rounds, "seed": seed, "skip": skipped, "extra": extra or {}}
-    return ScoreSheet(
+    return ScoreResult(
         task,
         gold,
         predictions,
@@ -129,8 +133,8 @@ def score_answers(
         clusters=len(set(example_clusters(task, chosen))),
         scores=score(task, chosen, answered, on_rounds=work.of(1), **more),
         baselines=baseline_scores(task, chosen, skipped, seed),
-        details=detail_tables(task, chosen, answered, whole=details, errors=errors),
-        remark=task.remark(answered),
+        details=detail_tables(task, chosen, answered, whole=details, errors=errors, train=train),
+        remark="; ".join(filter(None, (task.remark(answered), note))),
     )
 
 
@@ -182,8 +186,12 @@ def _piece_scores(
     return dict(subword_statistics(examples, predictions, load_tokenizer(tokenizer), max(batch, 1)))
 
 
+FAILED = "failed %"
+"""The column of language models' replies that could not be read, of all of dev."""
+
+
 @dataclass(frozen=True)
-class CompareSheet:
+class ComparisonResult:
     """The comparison of several prediction files."""
 
     task: Task
@@ -194,6 +202,8 @@ class CompareSheet:
     on: str = ""
     """The half of dev, where runs are compared."""
     note: str = ""
+    failed: dict[str, float] = field(default_factory=dict)
+    """System -> percent of its replies that failed, where it is a language model that answers in words."""
 
     @property
     def differences(self) -> list[Difference]:
@@ -207,7 +217,7 @@ class CompareSheet:
         rows: list[tuple[object, ...]] = []
         for id_, values in self.comparison.values.items():
             groups = self.comparison.groups(id_)
-            rows += [(id_, name, values[name], letters) for name, letters in groups.items()]
+            rows += [(id_, name, values[name], self.failed.get(name), letters) for name, letters in groups.items()]
         n, clusters = self.comparison.n, self.comparison.clusters
         note = size(self.task, n, clusters)
         if n < self.examples:
@@ -215,16 +225,12 @@ class CompareSheet:
         half = f"{self.on} half of dev" if self.on == "report" else ""
         more = more_metrics(self.task, self.comparison.values)
         note += "".join(f"; {extra}" for extra in (half, self.note, few_examples(clusters), more) if extra)
-        return systems_table(self.task, ("metric", "system", "score", "group"), rows, note)
+        return systems_table(self.task, ("metric", "system", "score", FAILED, "group"), rows, note)
 
     def _differences(self, id_: str) -> Table:
         rows: list[tuple[object, ...]] = [
             (
-                f"{d.b} − {d.a}",
-                d.value,
-                shown_interval(d.low, d.high, signed=True),
-                shown_p(d.p),
-                shown_p(d.p_holm),
+                *difference_cells(d),
                 shown_p(d.mcnemar),
                 d.detectable,
                 d.verdict,
@@ -232,7 +238,7 @@ class CompareSheet:
             for d in self.comparison.differences
             if d.metric == id_
         ]
-        columns = ("systems", "difference", "95 % interval", "p", "p (Holm)", "McNemar", "detectable", "differs")
+        columns = (*DIFFERENCE, "McNemar", "detectable", "differs")
         note = "detectable: the smallest true difference that examples of this number show in four of five cases"
         is_first = id_ == next(iter(self.comparison.values))
         return differences_table(id_, columns, rows, note if is_first else "")
@@ -253,15 +259,25 @@ class CompareSheet:
             },
             "groups": {id_: self.comparison.groups(id_) for id_ in self.comparison.values},
             **({"on": self.on, "note": self.note} if self.on else {}),
+            **({"failed_percent": self.failed} if self.failed else {}),
             "differences": [difference.as_dict() for difference in self.comparison.differences],
         }
 
 
+DIFFERENCE = ("systems", "difference", "95 % interval", "p", "p (Holm)")
+
+
+def difference_cells(found: Any) -> tuple[object, ...]:
+    """Which systems, how far they are apart, and how sure that is: what all tables of differences begin with."""
+    interval = shown_interval(found.low, found.high, signed=True)
+    return f"{found.b} − {found.a}", found.value, interval, shown_p(found.p), shown_p(found.p_holm)
+
+
 def differences_table(id_: str, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
     """Pairs of systems, without columns that say nothing; one test needs no correction."""
-    silent = [all(row[place] is None for row in rows) for place in range(len(columns))]
+    silent = [all(row[position] is None for row in rows) for position in range(len(columns))]
     silent[columns.index("p (Holm)")] |= len(rows) == 1
-    kept = [place for place, is_silent in enumerate(silent) if not is_silent]
+    kept = [position for position, is_silent in enumerate(silent) if not is_silent]
     return Table(id_, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows], note)
 
 
@@ -272,12 +288,15 @@ def size(task: Task, n: int, clusters: int) -> str:
 
 
 def systems_table(task: Task, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
-    """Systems with their letters; a metric that is the only one stands in the title."""
+    """Systems with their letters; a metric that is the only one stands in the title, and failures where replies may."""
     metrics = {row[0] for row in rows}
     cut = len(metrics) == 1
     name = f"{task.short}, {metrics.pop()}" if cut else task.short
     title = f"{name}: best first; systems that share a letter are not told apart at 5 %"
-    return Table(title, columns[cut:], [row[cut:] for row in rows], note)
+    position = columns.index(FAILED)
+    is_silent = all(row[position] is None for row in rows)
+    kept = [k for k in range(cut, len(columns)) if k != position or not is_silent]
+    return Table(title, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows], note)
 
 
 def shown_p(value: float | None) -> str | None:
@@ -298,7 +317,7 @@ def compare_files(
     rounds: int = 2000,
     seed: int = 0,
     on_progress: OnProgress | None = None,
-) -> CompareSheet:
+) -> ComparisonResult:
     """Read, check and compare prediction files on the same examples."""
     files = system_names(predictions)
     skipped = left_out(task, skip, headline_only=headline_only)
@@ -320,7 +339,7 @@ def compare_answers(
     rounds: int = 2000,
     seed: int = 0,
     on_progress: OnProgress | None = None,
-) -> CompareSheet:
+) -> ComparisonResult:
     """Compare checked predictions on the examples that all of them answer; skip has ids."""
     common = set.intersection(*({p.guid for p in answered} for answered in systems.values()))
     if not common:
@@ -328,7 +347,7 @@ def compare_answers(
     shared = {name: [p for p in answered if p.guid in common] for name, answered in systems.items()}
     chosen = [example for example in examples if example.guid in common]
     comparison = compare(task, chosen, shared, rounds=rounds, seed=seed, skip=skip, on_progress=on_progress)
-    return CompareSheet(task, gold, len(examples), files, comparison)
+    return ComparisonResult(task, gold, len(examples), files, comparison)
 
 
 def system_names(paths: Sequence[Path]) -> dict[str, Path]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from danseo.config import RunConfig, checked, full_name, setting_paths, stated
+from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.files import quote, read_toml
+from danseo.settings.declaring import full_name, setting_paths
+from danseo.settings.values import checked, stated
 
 _RANGE_KEYS = {"low", "high", "log", "step"}
 

@@ -20,6 +20,7 @@ from danseo.errors import DanseoError
 from danseo.predict.opening import Opened
 from danseo.predict.records import Wanted, answered, schema
 from danseo.serve.batching import Batcher, Busy
+from danseo.tasks.task import Task
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -33,7 +34,6 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript"),
     "/page.css": ("page.css", "text/css"),
 }
-EVERYTHING = Wanted(text=True, tags=True)
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Service:
         self.batcher = Batcher(self._answer, most=limits.batch, room=limits.room)
         self.answered = 0
 
-    def _answer(self, lines: Any) -> list[dict[str, Any]]:
-        return answered(self.opened.model, self.opened.task, lines, EVERYTHING)
+    def _answer(self, lines: Any, with_tags: bool) -> list[dict[str, Any]]:
+        return answered(self.opened.model, self.opened.task, lines, Wanted(text=True, tags=with_tags))
 
     async def predict(self, request: Request) -> Response:
         """One text or many; an answer for each, in order."""
@@ -75,7 +75,8 @@ class Service:
             asked = await self._read(request)
             items = asked if isinstance(asked, list) else [asked]
             lines = [self._line(item, number) for number, item in enumerate(items, 1)]
-            records = await self.batcher.ask(lines) if lines else []
+            hidden = {name for name in ("text", "tags") if request.query_params.get(name) not in ("1", "true")}
+            records = await self.batcher.ask(lines, in_detail="tags" not in hidden) if lines else []
         except Refused as refusal:
             return said({"error": str(refusal)}, refusal.status)
         except Busy as busy:
@@ -83,7 +84,6 @@ class Service:
         except DanseoError as error:
             return said({"error": str(error)}, 500)
         self.answered += len(records)
-        hidden = {name for name in ("text", "tags") if request.query_params.get(name) not in ("1", "true")}
         records = [shortened(record, hidden) for record in records]
         return said(records if isinstance(asked, list) else records[0])
 
@@ -132,6 +132,7 @@ class Service:
         task = self.opened.task
         facts: dict[str, Any] = {"task": task.name, "title": task.title, "kind": task.kind, "form": task.form}
         facts |= {"model": self.opened.name, "labels": list(task.labels), "input": task.input.needs}
+        facts["fields"] = fields_of(task)
         return said({**facts, "answer": schema(), "limits": vars(self.limits)})
 
     async def page(self, request: Request) -> Response:
@@ -139,6 +140,21 @@ class Service:
         name, kind = PAGES[request.url.path]
         content = files("danseo.serve").joinpath("pages", name).read_bytes()
         return Response(content, 200, HEADERS, f"{kind}; charset=utf-8")
+
+
+def fields_of(task: Task) -> dict[str, Any]:
+    """What the parts of an example are called in a request, where they have to be named."""
+    names = {
+        "relation": {"text": "sentence", "subject": "subject_entity", "object": "object_entity"},
+        "question": {"text": "context", "question": "question"},
+    }.get(task.form, {})
+    own = task.own
+    if own is None:
+        return names
+    parts = {name: getattr(own, name) or default for name, default in names.items()}
+    if task.form == "choices":
+        parts = {"text": own.text, **({"pair": own.pair} if own.pair else {}), "choices": list(own.choices)}
+    return parts
 
 
 def shortened(record: dict[str, Any], hidden: set[str]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 from danseo.data.lines import Line
 
 Records = list[dict[str, Any]]
-Answer = Callable[[Sequence[Line]], Records]
+Answer = Callable[[Sequence[Line], bool], Records]
+"""Lines in, and whether anybody wants all that can be said of them; records out."""
 
 
 class Busy(Exception):
@@ -29,6 +30,7 @@ class Waiting:
     lines: Sequence[Line]
     future: "asyncio.Future[Records]"
     loop: asyncio.AbstractEventLoop
+    in_detail: bool = False
 
 
 class Batcher:
@@ -56,10 +58,10 @@ class Batcher:
         if self.thread.is_alive():
             self.thread.join()
 
-    async def ask(self, lines: Sequence[Line]) -> Records:
+    async def ask(self, lines: Sequence[Line], *, in_detail: bool = False) -> Records:
         """The records of the lines, in their order; Busy where too much waits already."""
         loop = asyncio.get_running_loop()
-        entry = Waiting(lines, loop.create_future(), loop)
+        entry = Waiting(lines, loop.create_future(), loop, in_detail)
         with self.lock:
             if self.closing or (self.held and self.held + len(lines) > self.room):
                 raise Busy(max(1, round(self.held / self.speed)))
@@ -87,19 +89,19 @@ class Batcher:
     def _answer(self, batch: list[Waiting]) -> None:
         lines = [line for entry in batch for line in entry.lines]
         start = time.perf_counter()
+        outcome: Records | Exception
         try:
-            records = self.answer(lines)
+            outcome = self.answer(lines, any(entry.in_detail for entry in batch))
         except Exception as error:  # whatever a model raises belongs to those who asked, and others go on
-            for entry in batch:
-                _tell(entry, error)
-        else:
-            place = 0
-            for entry in batch:
-                _tell(entry, records[place : place + len(entry.lines)])
-                place += len(entry.lines)
-        with self.lock:
+            outcome = error
+        with self.lock:  # before anybody hears of it: whoever has an answer no longer waits
             self.held -= len(lines)
             self.speed = 0.5 * self.speed + 0.5 * len(lines) / max(1e-6, time.perf_counter() - start)
+        position = 0
+        for entry in batch:
+            end = position + len(entry.lines)
+            _tell(entry, outcome if isinstance(outcome, Exception) else outcome[position:end])
+            position = end
 
 
 def _tell(entry: Waiting, outcome: Records | Exception) -> None:

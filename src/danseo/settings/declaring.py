@@ -87,13 +87,13 @@ def setting_help(cls: type) -> dict[str, str]:
 def setting_paths(cls: type) -> dict[str, tuple[type, str]]:
     """Every setting of a config by its full name, train.learning_rate, with its class and field."""
     paths: dict[str, tuple[type, str]] = {}
-    for place in fields(cls):
-        section = get_type_hints(cls)[place.name]
+    for declaration in fields(cls):
+        section = get_type_hints(cls)[declaration.name]
         if not is_dataclass(section):
-            paths[place.name] = (cls, place.name)
+            paths[declaration.name] = (cls, declaration.name)
             continue
-        inner = (each.name for each in fields(section) if each.name not in place.metadata.get("without", ()))
-        paths |= {f"{place.name}.{name}": (section, name) for name in inner}  # type: ignore[misc]
+        inner = (each.name for each in fields(section) if each.name not in declaration.metadata.get("without", ()))
+        paths |= {f"{declaration.name}.{name}": (section, name) for name in inner}  # type: ignore[misc]
     return paths
 
 
@@ -142,13 +142,17 @@ def identifying(config: Any) -> dict[str, Any]:
 
 def is_unused(cls: type, name: str, value: Any) -> bool:
     """Whether a setting came later, alone or with its whole section, and is what it was at first."""
-    place = declared(cls)[name]
+    declaration = declared(cls)[name]
     section = next(each for each in fields(cls) if each.name == name.split(".")[0])
-    is_later = place.metadata.get("later") or section.metadata.get("later")
-    return bool(is_later) and bool(value == place.metadata.get("first", place.default))
+    is_later = declaration.metadata.get("later") or section.metadata.get("later")
+    return bool(is_later) and bool(value == declaration.metadata.get("first", declaration.default))
 
 
 def first_values(cls: type) -> dict[str, Any]:
     """What runs from before a setting have, for those whose default has changed since."""
-    places = declared(cls)
-    return {name: place.metadata["first"] for name, place in places.items() if "first" in place.metadata}
+    declarations = declared(cls)
+    return {
+        name: declaration.metadata["first"]
+        for name, declaration in declarations.items()
+        if "first" in declaration.metadata
+    }

@@ -52,8 +52,8 @@ def checked(name: str, value: Any, cls: type) -> Any:
 def stated(name: str, value: Any, cls: type) -> Any:
     """As checked, for what a file or --set says: some things are for the command line alone to say."""
     value = checked(name, value, cls)
-    place = declared(cls)[name]
-    if place.metadata.get("by_command") and value != place.default:
+    declaration = declared(cls)[name]
+    if declaration.metadata.get("by_command") and value != declaration.default:
         raise DanseoError(f"{name} cannot be set; the command at hand says it")
     if name == TRUST and value:
         raise DanseoError(

@@ -1,14 +1,12 @@
 """What a person sees while a sweep goes on: a live table on a terminal, a line per event elsewhere."""
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from statistics import median
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from danseo.display.escaping import say, visible
-from danseo.display.progress import clock_time
+from danseo.display.escaping import visible
+from danseo.display.progress import LiveDisplay, clock_time
 from danseo.runs.standing import Standing, StandingFile
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.plan import Point
@@ -18,43 +16,26 @@ _SHOWN = 8  # of many failures, or of many running runs in a line
 _DRAWN, _SAID = 0.5, 60.0  # seconds between two pictures on a terminal, and between two lines elsewhere
 
 
-class Board:
+class Board(LiveDisplay):
     """Shows a schedule; quiet says nothing at all."""
 
     def __init__(
         self, schedule: Schedule, points: Mapping[str, Point], clock: Clock, *, slots: int = 1, quiet: bool = False
     ) -> None:
-        self.schedule, self.points, self.clock, self.slots, self.quiet = schedule, points, clock, slots, quiet
-        self._live: Any = None
+        super().__init__(quiet=quiet)
+        self.schedule, self.points, self.clock, self.slots = schedule, points, clock, slots
         self._shown = time.monotonic()
 
-    def __enter__(self) -> Self:
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.live import Live
+    def draw_on(self, console: Any) -> Any:
+        from rich.live import Live
 
-            self._live = Live(console=Console(stderr=True), refresh_per_second=2, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._live.stop()
-
-    def note(self, text: str) -> None:
-        """A line of its own."""
-        if self._live:
-            self._live.console.print(visible(text, keep="\n"), highlight=False, markup=False)
-        elif not self.quiet:
-            say(text)
+        return Live(console=console, refresh_per_second=2, transient=True)
 
     def event(self, entry: Entry, what: str) -> None:
         """A run changed its state."""
         settled, count = len(self.schedule.of("done", "failed", "pruned")), len(self.schedule.entries)
         detail = f": {entry.error}" if entry.error and what in ("failed", "retry", "pruned", "lost") else ""
-        if not self._live:
+        if not self.bar:
             left = f"; {self.eta()}" if settled < count and what in ("done", "failed") else ""
             self.note(f"[{settled}/{count}] {entry.name} {what}{detail}{left}")
 
@@ -99,12 +80,12 @@ class Board:
         """How far a run is with its steps; None where it has made none."""
         return StandingFile(self.points[entry.name].run.path).read()
 
-    def refresh(self, place: Callable[[str], str]) -> None:
+    def refresh(self, where: Callable[[str], str]) -> None:
         """Draw anew, twice a second at most; without a terminal say a line once a minute."""
         since = time.monotonic() - self._shown
-        if self._live and since >= _DRAWN:
-            self._live.update(self._table(place))
-        elif not self._live and since >= _SAID:
+        if self.bar and since >= _DRAWN:
+            self.bar.update(self._table(where))
+        elif not self.bar and since >= _SAID:
             self.note(self._line())
         else:
             return
@@ -126,7 +107,7 @@ class Board:
         standing = self.standing(entry)
         return f"{100 * standing.share:.0f} %" if standing else "–"
 
-    def _table(self, place: Callable[[str], str]) -> Any:
+    def _table(self, where: Callable[[str], str]) -> Any:
         from rich.table import Table
         from rich.text import Text
 
@@ -137,7 +118,7 @@ class Board:
             known = self.standing(entry) or self.clock.knows(self.points[entry.name])
             left = clock_time(self.left_of(entry)) if known else "–"
             table.add_row(
-                Text(visible(entry.name)), place(entry.name), self._share(entry), clock_time(self._gone(entry)), left
+                Text(visible(entry.name)), where(entry.name), self._share(entry), clock_time(self._gone(entry)), left
             )
         for entry in self.schedule.of("failed")[-_SHOWN:]:
             table.add_row(Text(visible(entry.name), style="red"), "failed", Text(visible(entry.error)[:60]), "", "")

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from danseo.config import flat
 from danseo.display.table import Table
 from danseo.runs.index import read_record
 from danseo.runs.locks import Locks
+from danseo.settings.declaring import flat
 from danseo.sweeps.board import Board
 from danseo.sweeps.clock import Clock
 from danseo.sweeps.local import Ended
@@ -29,7 +29,7 @@ class Executor(Protocol):
 
     def capacity(self) -> int: ...
 
-    def place(self, name: str) -> str: ...
+    def where(self, name: str) -> str: ...
 
     def start(self, order: Order) -> None: ...
 
@@ -127,7 +127,7 @@ class Driver:
                     self._prune()
                     self._settle()
                     self._fill()
-                    self.board.refresh(self.executor.place)
+                    self.board.refresh(self.executor.where)
         finally:
             self.executor.close()
         return self.schedule
@@ -164,7 +164,7 @@ class Driver:
         runs, stale = str(point.run.path.parent), self.locks.stale
         order = Order(point.name, flat(point.config), str(self.root), runs, None, anew, stale, self._tokens[entry.name])
         self.executor.start(replace(order, series=str(self._series(point.run.path.parent))))
-        self.journal.write(entry.name, "running", attempt=entry.attempts, where=self.executor.place(entry.name))
+        self.journal.write(entry.name, "running", attempt=entry.attempts, where=self.executor.where(entry.name))
         self.board.event(entry, "started")
 
     def _series(self, runs: Path) -> Path:

@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from danseo.config import flat
 from danseo.display.progress import clock_time
 from danseo.display.table import Table, as_typed
 from danseo.runs.layouts.variants import short_setting
 from danseo.runs.naming import model_name, told_apart
 from danseo.search.space import Choice, Range
+from danseo.settings.declaring import flat
 from danseo.sweeps.clock import measured
 from danseo.sweeps.plan import Point, state_of
 from danseo.sweeps.preparing import Prepared

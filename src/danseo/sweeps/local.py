@@ -51,7 +51,7 @@ class LocalExecutor:
     def capacity(self) -> int:
         return len(self.devices)
 
-    def place(self, name: str) -> str:
+    def where(self, name: str) -> str:
         """Where a run is running."""
         return f"{self.devices[self.children[name].slot]} #{self.children[name].slot}"
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from danseo.config import RunConfig, flat
+from danseo.config import RunConfig
 from danseo.data import find
 from danseo.errors import DanseoError
-from danseo.experiment import identity_of
+from danseo.experiment import check_weights, identity_of
 from danseo.models.families import check_fit, family_of
 from danseo.runs.directory import Run, as_started, run_path
 from danseo.runs.index import Record, find_runs, read_record
-from danseo.settings.declaring import INCIDENTAL
+from danseo.settings.declaring import INCIDENTAL, flat
 from danseo.tasks import TASKS, get_task
 
 _BASE = 12 * 12 * 768**2  # parameters of a base model
@@ -48,7 +48,7 @@ class Planner:
         self.parameters: dict[str, float] = {}
         self.unseen: list[str] = []
         """Models of the Hub that are not on this machine, so that their size is not known."""
-        self._identities: dict[tuple[str, str], dict[str, str]] = {}
+        self._identities: dict[tuple[str, str, str], dict[str, str]] = {}
 
     def point(self, config: RunConfig) -> Point:
         """The run directory of a config, checked: the data, the model, and who else uses the directory."""
@@ -91,8 +91,10 @@ class Planner:
         self.examples[name] = counts
 
     def _identity(self, config: RunConfig) -> dict[str, str]:
-        key = config.task, config.model
+        key = config.task, config.model, config.train.example_weights
         if key not in self._identities:
+            if config.train.example_weights:
+                check_weights(config, find.load(get_task(config.task), "train", self.root))
             self._identities[key] = identity_of(config, self.hashes[config.task])
         return self._identities[key]
 
@@ -114,7 +116,12 @@ def _check_directory(point: Point) -> None:
     if not (path / "config.toml").is_file():
         return
     own, there = flat(point.config), flat(point.run.config)
-    ignored = (*INCIDENTAL, "model", *(() if {own["task"], there["task"]} <= {*TASKS} else ("task",)))
+    ignored = (
+        *INCIDENTAL,
+        "model",
+        "train.example_weights",
+        *(() if {own["task"], there["task"]} <= {*TASKS} else ("task",)),
+    )
     differing = [name for name in own if own[name] != there[name] and name not in ignored]
     if differing:
         name = differing[0]

@@ -7,12 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from danseo.config import TRUST, RunConfig
+from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.models.families import family_of
 from danseo.recipes import encoder_facts
 from danseo.search.space import Choice
 from danseo.settings.precedence import assigned
+from danseo.settings.values import TRUST
 from danseo.sweeps.clock import Clock, measured
 from danseo.sweeps.devices import find_devices, fitting, machine_memory
 from danseo.sweeps.plan import Planner, Point, records_of, state_of
@@ -54,10 +55,11 @@ class Prepared:
         return not (force or self.sweep.search) and all(state_of(point) == "done" for point in self.points)
 
 
-def prepare(path: Path, options: Options, *, offline: bool = False) -> Prepared:
+def prepare(source: Path | Sweep, options: Options, *, offline: bool = False) -> Prepared:
     """Read the file, look at data, models, directories and devices, and learn from finished runs."""
     _check_options(options)
-    sweep = _with_options(read_sweep(path), options)
+    sweep = _with_options(read_sweep(source) if isinstance(source, Path) else source, options)
+    path = sweep.path
     planner = Planner(options.root, options.runs, offline=offline)
     look = partial(encoder_facts, offline=offline)
     with named_in(path):

@@ -69,7 +69,7 @@ class RayExecutor:
         shares = [there.get(name, 0.0) / amount for name, amount in wanted.items() if amount]
         return int(min(shares, default=1) + 1e-9)
 
-    def place(self, name: str) -> str:
+    def where(self, name: str) -> str:
         """Where a run is running."""
         return "ray"
 
@@ -77,7 +77,7 @@ class RayExecutor:
         """Submit a run."""
         device = None if self.resources.gpus else "cpu"
         threads = max(1, int(self.resources.cpus))
-        order = replace(order, device=device, threads=threads, settings=absolute_model(order.settings))
+        order = replace(order, device=device, threads=threads, settings=absolute(order.settings))
         heart = None
         if self.resources.files == "copied":
             lock = Locks(Path(order.runs), stale=order.stale).acquire(order.name, Owner.me(order.token))
@@ -174,10 +174,12 @@ def remote_work(order: Order, mark: str | None, do_work: Work) -> Result:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def absolute_model(settings: dict[str, Any]) -> dict[str, Any]:
-    """A model folder by its full path, as nodes work in other folders; its fingerprint is that of its content."""
-    folder = Path(settings["model"])
-    return {**settings, "model": str(folder.resolve())} if folder.is_dir() else settings
+def absolute(settings: dict[str, Any]) -> dict[str, Any]:
+    """Folder and file by their full paths, as nodes work in other folders; it is their content that names a run."""
+    found, weights = dict(settings), settings.get("train.example_weights")
+    if Path(found["model"]).is_dir():
+        found["model"] = str(Path(found["model"]).resolve())
+    return {**found, "train.example_weights": str(Path(weights).resolve())} if weights else found
 
 
 def pack(folder: Path) -> bytes:

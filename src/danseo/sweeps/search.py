@@ -148,8 +148,8 @@ def select_scorer(root: Path) -> Callable[[Point], float]:
         predictions = read_predictions(
             point.run.predictions_path("dev"), task, dev, skip=list(task.needs_probabilities)
         )
-        places = in_half(task, dev, "select")
-        chosen = [dev[place] for place in places], [predictions[place] for place in places]
+        positions = in_half(task, dev, "select")
+        chosen = [dev[position] for position in positions], [predictions[position] for position in positions]
         return float(measure(task, *chosen, skip=list(task.needs_probabilities))[task.headline].value())
 
     return score

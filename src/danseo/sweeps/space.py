@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from danseo.config import RunConfig, full_name, setting_paths, stated
+from danseo.config import RunConfig
 from danseo.errors import DanseoError, DataError
 from danseo.files import quote, read_toml
 from danseo.models.families import family_of
@@ -18,6 +18,8 @@ from danseo.recipes import configured, encoder_facts
 from danseo.runs.layouts.ablation import BASE as STUDY_BASE
 from danseo.search.space import Space, by_full_name, leaves, read_space
 from danseo.search.study import Pruner, Sampler
+from danseo.settings.declaring import full_name, setting_paths
+from danseo.settings.values import stated
 from danseo.tasks import get_task
 
 MOST_RUNS = 10_000
@@ -72,27 +74,36 @@ class Sweep:
     """A base and its choices, checked."""
 
     path: Path
+    """The file, or what a sweep without one is called."""
     base: dict[str, Any]
-    grid: dict[str, list[Any]]
-    runs: list[dict[str, Any]]
-    search: Search | None
-    resources: Resources
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    search: Search | None = None
+    resources: Resources = Resources()
     study: Changes | None = None
 
-    def cells(self, look: Callable[[str, str, bool], Any] = encoder_facts) -> dict[str, list[RunConfig]]:
-        """The configs of each cell of a study."""
+    def cells(self, look: Callable[[str, str, bool], Any] = encoder_facts) -> dict[str, list[list[RunConfig]]]:
+        """The configs of each cell of a study, seed by seed: one, or one per fold."""
         if self.study is None:
             return {}
         look, seeds = cache(look), self.study.seeds
-        return {
-            cell: [self.config({**changes, "seed": seed}, look) for seed in seeds]
+        found = {
+            cell: [self._folded(self.config({**changes, "seed": seed}, look)) for seed in seeds]
             for cell, changes in self.study.cells.items()
         }
+        for cell, configs in found.items():  # a recipe may have it already
+            if cell != STUDY_BASE and configs == found[STUDY_BASE]:
+                raise DanseoError(f"[study.changes] {cell} changes nothing: the base's recipe has the same settings")
+        return found
 
     def configs(self, look: Callable[[str, str, bool], Any] = encoder_facts) -> list[RunConfig]:
         """Every entry of [[runs]] with every combination of [grid], each config once, and every fold of it."""
         if self.study:
-            return list(dict.fromkeys(config for configs in self.cells(look).values() for config in configs))
+            cells = self.cells(look).values()
+            by_seed = (
+                folds for each in zip(*cells, strict=True) for folds in each
+            )  # all have two before any has three
+            return list(dict.fromkeys(config for folds in by_seed for config in folds))
         count = max(1, len(self.runs)) * prod(map(len, self.grid.values()))
         if count > MOST_RUNS:
             raise DanseoError(
@@ -230,12 +241,12 @@ def _study(table: Any, base: Mapping[str, Any]) -> Changes:
     cells: dict[str, dict[str, Any]] = {STUDY_BASE: {}}
     cells |= {str(name): _settings(each) for name, each in changes.items()}
     for name, each in cells.items():
-        if odd := sorted(each.keys() & {"seed", "task", "folds", "fold"}):
+        if odd := sorted(each.keys() & {"seed", "task", "fold"}):
             raise DanseoError(f"[study.changes] {name}: {odd[0]} cannot be a change; every cell has the same")
         if name != STUDY_BASE and all(base.get(key) == value for key, value in each.items()):
             raise DanseoError(f"[study.changes] {name} changes nothing; give it a setting that the base has not")
-    if base.get("folds"):
-        raise DanseoError("[study] compares single runs; leave folds out")
+    if base.keys() & {"fold"}:
+        raise DanseoError("[study] takes all folds of a cell, as an ensemble per seed; leave fold out")
     return Changes([stated("seed", seed, RunConfig) for seed in seeds], cells)
 
 

@@ -1,35 +1,34 @@
 """A sweep: a TOML file in, ordinary runs out; the story on one screen."""
 
-import json
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from danseo.extras import require
-from danseo.files import write_atomically
 from danseo.models.families import family_of
-from danseo.recipes import encoder_facts
 from danseo.runs.directory import Run
 from danseo.runs.index import in_order, read_record
-from danseo.runs.layouts.ablation import ENDING, Study
 from danseo.runs.locks import Locks
 from danseo.sweeps.driver import Driver, Executor, Journal, Listed, Source
 from danseo.sweeps.forecast import Forecast, SearchForecast, make_forecast
 from danseo.sweeps.local import LocalExecutor
 from danseo.sweeps.outcome import Outcome
 from danseo.sweeps.preparing import Options, Prepared, make_folder, prepare
+from danseo.sweeps.space import Sweep
+from danseo.sweeps.studies import PlannedStudy
 
 
-def run_sweep(path: Path, options: Options) -> Outcome:
+def run_sweep(given: Path | Sweep, options: Options) -> Outcome:
     """Plan, run and collect; whatever is wrong with the input shows before anything starts."""
-    prepared = prepare(path, options)
+    prepared = prepare(given, options)
+    path = prepared.sweep.path
     require(*needed_packages(prepared, options))
     make_folder(prepared.planner.runs)
-    if prepared.sweep.study:
-        write_study(prepared, path.stem)
+    study = PlannedStudy(prepared, path.stem) if prepared.sweep.study else None
+    if study:
+        study.write()
     source = make_source(prepared)
     driver = Driver(
         source,
@@ -44,19 +43,10 @@ def run_sweep(path: Path, options: Options) -> Outcome:
     )
     with interruptible():
         schedule = driver.run()
+        if study:
+            study.join_folds(quiet=options.quiet)
     names = sorted({*driver.points, *source.earlier()}, key=in_order)
     return Outcome(schedule, [read_record(Run(prepared.planner.runs / name)) for name in names], source.tables())
-
-
-def write_study(prepared: Prepared, name: str) -> None:
-    """Which runs make up each cell, for the table of the ablation."""
-    runs, look = prepared.planner.runs, partial(encoder_facts, offline=prepared.planner.offline)
-    cells = {
-        cell: [prepared.planner.point(config).name for config in configs]
-        for cell, configs in prepared.sweep.cells(look).items()
-    }
-    text = json.dumps(Study(name, cells).as_dict(), ensure_ascii=False, indent=2)
-    write_atomically(runs / f"{name}{ENDING}", text + "\n")
 
 
 def needed_packages(prepared: Prepared, options: Options) -> dict[str, None]:

@@ -73,10 +73,11 @@ def is_done(path: Path, force_before: float | None) -> bool:
 
 
 def _run(order: Order, run: Any) -> tuple[Ending, str]:
-    from danseo.config import RunConfig, with_settings
+    from danseo.config import RunConfig
     from danseo.errors import DanseoError
     from danseo.experiment import run_experiment
     from danseo.models.families import family_of
+    from danseo.settings.values import with_settings
 
     config = with_settings(RunConfig(task=order.settings["task"], model=order.settings["model"]), order.settings)
     if order.threads and family_of(config.model).is_gradual:
@@ -111,7 +112,7 @@ def _use_threads(count: int) -> None:
 
 
 def series_file(order: Order) -> Path | None:
-    """Where the runs of this sweep that should compute alike agree: one model, one kind of device, the same wishes."""
+    """Where runs of this sweep agree how to compute: those of one model, one kind of device and the same wishes."""
     if order.series is None:
         return None
     wishes = [order.settings.get(name) for name in ("model", "train.precision", "train.attention")]

@@ -38,17 +38,22 @@ def read(path: Path) -> list[ParseExample]:
 def _from_block(block: Block, path: Path) -> ParseExample:
     gold = tuple(
         _edge(
-            Row({}, f"{path}, line {number} (guid {quote(block.guid)})"), place, index, head, relation, len(block.lines)
+            Row({}, f"{path}, line {number} (guid {quote(block.guid)})"),
+            position,
+            index,
+            head,
+            relation,
+            len(block.lines),
         )
-        for place, (number, (index, _, _, _, head, relation)) in enumerate(block.lines, 1)
+        for position, (number, (index, _, _, _, head, relation)) in enumerate(block.lines, 1)
     )
     _, words, lemmas, pos, _, _ = zip(*(fields for _, fields in block.lines), strict=True)
     return ParseExample(block.guid, words=words, gold=gold, text=block.text, lemmas=lemmas, pos=pos)
 
 
-def _edge(row: Row, place: int, index: str, head: str, relation: str, words: int) -> tuple[int, str]:
-    if index != str(place):
-        raise row.error(f"word number {quote(index)} should be {place}; restore the missing or repeated line")
+def _edge(row: Row, position: int, index: str, head: str, relation: str, words: int) -> tuple[int, str]:
+    if index != str(position):
+        raise row.error(f"word number {quote(index)} should be {position}; restore the missing or repeated line")
     if not (head.isascii() and head.isdigit()) or len(head) > 6 or not 0 <= int(head) <= words:
         raise row.error(f"head {quote(head)} is out of range; it should be from 0 (the root) to {words}")
     return int(head), row.one_of(relation, LABELS, "DEPREL")
@@ -75,14 +80,14 @@ def check_answer(example: ParseExample, answer: Any) -> tuple[tuple[int, str], .
         raise ValueError("the answer should be a list of [head, relation], one per word")
     if len(answer) != words:
         raise ValueError(f"{len(answer)} words answered, the sentence has {words}")
-    for place, pair in enumerate(answer, 1):
+    for position, pair in enumerate(answer, 1):
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise ValueError(f"word {place} should be [head, relation], not {quote(pair)}")
+            raise ValueError(f"word {position} should be [head, relation], not {quote(pair)}")
         head, relation = pair
         if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head <= words:
-            raise ValueError(f"word {place} has head {quote(head)}; it should be from 0 (the root) to {words}")
+            raise ValueError(f"word {position} has head {quote(head)}; it should be from 0 (the root) to {words}")
         if relation not in LABELS:
-            raise ValueError(f"word {place} has the unknown relation {quote(relation)}; known: {', '.join(LABELS)}")
+            raise ValueError(f"word {position} has the unknown relation {quote(relation)}; known: {', '.join(LABELS)}")
     return tuple((head, relation) for head, relation in answer)
 
 
@@ -97,6 +102,16 @@ def measure(examples: Sequence[ParseExample], predictions: Sequence[Prediction])
     }
 
 
+_PHRASES = {"NP": "체언구", "VP": "용언구", "VNP": "긍정 지정사구", "AP": "부사구", "DP": "관형사구", "IP": "감탄사구"}
+_PHRASES |= {"X": "의사구", "L": "여는 부호", "R": "닫는 부호"}
+_ROLES = {"SBJ": "주어", "OBJ": "목적어", "MOD": "관형어", "AJT": "부사어", "CMP": "보어", "CNJ": "접속어"}
+
+
+def _meaning(label: str) -> str:
+    phrase, _, role = label.partition("_")
+    return " ".join(filter(None, (_PHRASES.get(phrase, ""), _ROLES.get(role, ""))))
+
+
 TASK = Task(
     name="dp",
     short="DP",
@@ -107,6 +122,7 @@ TASK = Task(
     official_rows={"train": 10000, "dev": 2000},
     read=read,
     labels=LABELS,
+    meanings={label: _meaning(label) for label in LABELS},
     metrics={
         "dp/las@official-1": "mean F1 over relations, rare ones merged, WRONG-head class included",
         "dp/uas@official-1": "mean F1 with the head position as the class",

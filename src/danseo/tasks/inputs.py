@@ -104,8 +104,8 @@ def _tags(row: Row, words: int, known: Sequence[str]) -> tuple[str, ...]:
     tags = row.texts("pos")
     if len(tags) != words:
         raise row.error(f"{len(tags)} entries in pos for {words} words; give one for each word")
-    for place, tag in enumerate(tags, 1):
-        row.one_of(tag.split("+")[-1], known, f"pos {place}")
+    for position, tag in enumerate(tags, 1):
+        row.one_of(tag.split("+")[-1], known, f"pos {position}")
     return tags
 
 
@@ -115,7 +115,7 @@ def parse_of_words(words: Sequence[str], guid: str, pos: tuple[str, ...] = ()) -
         raise ValueError("there are no words")
     if len(words) > MOST_WORDS:
         raise ValueError(f"{len(words):,} words, but at most {MOST_WORDS:,} are parsed; split it into sentences")
-    if blank := [place for place, word in enumerate(words, 1) if not word.strip()]:
+    if blank := [position for position, word in enumerate(words, 1) if not word.strip()]:
         raise ValueError(f"word {blank[0]} is empty")
     return ParseExample(guid, words=tuple(words), gold=(), text=" ".join(words), pos=pos)
 

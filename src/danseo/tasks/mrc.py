@@ -94,7 +94,7 @@ def _settled(row: Row, context: str) -> tuple[str, int]:
     if start >= 0 and context[start : start + len(text)] != text:
         before = context.rfind(text, 0, start + len(text))  # the passage lost its margin
         after = context.find(text, start)  # the answer lost its own
-        start = next((place for place in (before, after) if place >= 0), start)
+        start = next((position for position in (before, after) if position >= 0), start)
     return _span(Row({"text": text, "answer_start": start}, row.where), context)
 
 

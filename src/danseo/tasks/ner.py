@@ -25,8 +25,8 @@ from danseo.tasks.inputs import text_input
 from danseo.tasks.task import Task, answers_of, golds_of
 
 TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")
-LABELS = (*(f"{place}-{name}" for name in TYPES for place in "BI"), "O")
-HUB_LABELS = (*(f"{place}-{name}" for name in sorted(TYPES) for place in "BI"), "O")
+LABELS = (*(f"{prefix}-{name}" for name in TYPES for prefix in "BI"), "O")
+HUB_LABELS = (*(f"{prefix}-{name}" for name in sorted(TYPES) for prefix in "BI"), "O")
 
 
 def read(path: Path) -> list[TextExample]:
@@ -92,6 +92,15 @@ def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) 
     }
 
 
+MEANINGS = {
+    "PS": "인물 (사람 이름)",
+    "LC": "지역 (나라, 도시, 산, 강 등의 이름)",
+    "OG": "기관 (회사, 단체, 정부 기관 등의 이름)",
+    "DT": "날짜 (연도, 월, 일, 요일, 기간)",
+    "TI": "시간 (시각과 시간의 길이)",
+    "QT": "수량 (나이, 금액, 횟수, 순위 등의 수)",
+}
+
 TASK = Task(
     name="ner",
     short="NER",
@@ -102,6 +111,7 @@ TASK = Task(
     official_rows={"train": 21008, "dev": 5000},
     read=read,
     labels=LABELS,
+    meanings=MEANINGS,
     metrics={
         "ner/entity_f1@official-1": "mean F1 over entity types, strict IOB2, spaces removed",
         "ner/char_f1@official-1": "mean F1 over all 13 tags, O and the O around each sentence included",

@@ -40,6 +40,12 @@ def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) 
     }
 
 
+MEANINGS = {
+    "entailment": "전제가 참이면 가설도 참이다 (함의)",
+    "contradiction": "전제가 참이면 가설은 거짓이다 (모순)",
+    "neutral": "전제만으로는 가설이 참인지 알 수 없다 (중립)",
+}
+
 TASK = Task(
     name="nli",
     short="NLI",
@@ -50,6 +56,7 @@ TASK = Task(
     official_rows={"train": 24998, "dev": 3000},
     read=read,
     labels=LABELS,
+    meanings=MEANINGS,
     metrics={
         "nli/accuracy@official-1": "share of right labels",
         "nli/macro_f1@plain-1": "mean F1 over the labels that occur",

@@ -37,6 +37,15 @@ LABELS = (
         ).split()
     ),
 )
+INVERSES = {
+    "per:parents": "per:children",
+    "per:children": "per:parents",
+    "per:spouse": "per:spouse",
+    "per:siblings": "per:siblings",
+    "org:members": "org:member_of",
+    "org:member_of": "org:members",
+}
+"""What the object is to the subject, where that follows from what the subject is to the object."""
 TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
 
 
@@ -83,6 +92,45 @@ def measure(examples: Sequence[RelationExample], predictions: Sequence[Predictio
     return scores
 
 
+MEANINGS = {
+    "no_relation": "관계 없음",
+    "org:dissolved": "단체가 없어진 날짜",
+    "org:founded": "단체가 세워진 날짜",
+    "org:place_of_headquarters": "단체의 본부가 있는 곳",
+    "org:alternate_names": "단체의 다른 이름",
+    "org:member_of": "단체가 속한 더 큰 단체",
+    "org:members": "단체에 속한 단체나 구성원",
+    "org:political/religious_affiliation": "단체의 정치나 종교 성향",
+    "org:product": "단체가 만든 제품이나 작품",
+    "org:founded_by": "단체를 세운 사람이나 단체",
+    "org:top_members/employees": "단체의 대표나 구성원인 사람",
+    "org:number_of_employees/members": "단체의 구성원 수",
+    "per:date_of_birth": "태어난 날짜",
+    "per:date_of_death": "죽은 날짜",
+    "per:place_of_birth": "태어난 곳",
+    "per:place_of_death": "죽은 곳",
+    "per:place_of_residence": "사는 곳",
+    "per:origin": "출신이나 국적",
+    "per:employee_of": "일하거나 속한 단체",
+    "per:schools_attended": "다닌 학교",
+    "per:alternate_names": "사람의 다른 이름",
+    "per:parents": "부모",
+    "per:children": "자녀",
+    "per:siblings": "형제자매",
+    "per:spouse": "배우자",
+    "per:other_family": "그 밖의 가족",
+    "per:colleagues": "함께 일하는 사람",
+    "per:product": "사람이 만든 작품이나 제품",
+    "per:religion": "종교",
+    "per:title": "직책이나 직업",
+    "PER": "인물",
+    "ORG": "단체",
+    "LOC": "장소",
+    "DAT": "날짜",
+    "POH": "그 밖의 고유명사",
+    "NOH": "수",
+}
+
 TASK = Task(
     name="re",
     short="RE",
@@ -93,6 +141,7 @@ TASK = Task(
     official_rows={"train": 32470, "dev": 7765},
     read=read,
     labels=LABELS,
+    meanings=MEANINGS,
     companions={"relation_list.json": 30},
     metrics={
         "re/micro_f1@official-1": "F1 pooled over the 29 relations, no_relation left out",

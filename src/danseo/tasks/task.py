@@ -12,7 +12,7 @@ from danseo.tasks.inputs import Input
 
 Form = Literal["text", "pair", "choices", "relation", "words", "question", "dialogue"]
 """What an example looks like; the kind says what its answer is."""
-Kind = Literal["classify", "score", "tag", "parse", "answer", "track"]
+Kind = Literal["classify", "labels", "score", "tag", "parse", "answer", "track"]
 
 NEWEST_HALVES = 2
 """1: examples go to a half by their guid (dialogues as a whole); 2: whatever shares a cluster goes together."""
@@ -65,6 +65,8 @@ class Task:
     """What the texts of an example are called."""
     label_word: str = "label"
     """What a label is called."""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    """Label, or type of an entity -> what it means, in Korean words, for those who are asked to choose one."""
     nothing: str = ""
     """The label that says that there is nothing to find."""
     extra_fields: tuple[str, ...] = ()

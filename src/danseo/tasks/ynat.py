@@ -29,6 +29,16 @@ def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) 
     }
 
 
+MEANINGS = {
+    "정치": "정부, 국회, 정당, 외교, 북한",
+    "경제": "기업, 금융, 시장, 부동산",
+    "사회": "사건, 교육, 노동, 지역 소식",
+    "생활문화": "날씨, 건강, 여행, 책, 공연",
+    "세계": "다른 나라의 일",
+    "IT과학": "정보 기술, 통신, 과학, 게임",
+    "스포츠": "경기와 선수",
+}
+
 TASK = Task(
     name="ynat",
     short="TC",
@@ -39,6 +49,7 @@ TASK = Task(
     official_rows={"train": 45678, "dev": 9107},
     read=read,
     labels=LABELS,
+    meanings=MEANINGS,
     metrics={
         "ynat/macro_f1@official-1": "mean F1 over the topics that occur",
         "ynat/accuracy@plain-1": "share of right topics",

@@ -158,8 +158,8 @@ def shuffled(documents: Iterable[Document], seed: int) -> Iterator[Document]:
     for document in documents:
         pool.append(document)
         if len(pool) >= _POOL:
-            place = rng.randrange(len(pool))
-            pool[place], pool[-1] = pool[-1], pool[place]
+            position = rng.randrange(len(pool))
+            pool[position], pool[-1] = pool[-1], pool[position]
             yield pool.pop()
     rng.shuffle(pool)
     yield from pool

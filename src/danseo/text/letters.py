@@ -31,10 +31,10 @@ class Letters(NamedTuple):
         starts = self.starts
         return list(spans) if starts is None else [(starts[first], starts[last]) for first, last in spans]
 
-    def parted(self, places: Sequence[int]) -> "Letters":
-        """The same with a space before the characters at these places; it covers nothing of the given text."""
+    def parted(self, positions: Sequence[int]) -> "Letters":
+        """The same with a space before the characters at these positions; it covers nothing of the given text."""
         starts = range(len(self.text) + 1) if self.starts is None else self.starts
-        cuts = [0, *places, len(self.text)]
+        cuts = [0, *positions, len(self.text)]
         text = " ".join(self.text[a:b] for a, b in pairwise(cuts))
         parts = [[*starts[a:b], starts[b]] for a, b in pairwise(cuts)]
         return Letters(text, [start for part in parts for start in part])
@@ -48,24 +48,24 @@ def letters_of(text: str, *, plain: bool = True) -> Letters:
 
 def _composed(text: str) -> Letters:
     """The canonical composition (NFC), stretch by stretch."""
-    parts, starts, place = list[str](), list[int](), 0
+    parts, starts, position = list[str](), list[int](), 0
     for word in _BLANKS.split(text):
         for cluster in [word] if is_normalized("NFC", word) else _clusters(word):
             part = normalize("NFC", cluster)
             surplus = len(cluster) - len(part)  # falls to the first character
-            starts += [place + max(0, k + surplus if k else 0) for k in range(len(part))]
+            starts += [position + max(0, k + surplus if k else 0) for k in range(len(part))]
             parts.append(part)
-            place += len(cluster)
-    return Letters("".join(parts), [*starts, place])
+            position += len(cluster)
+    return Letters("".join(parts), [*starts, position])
 
 
 def _clusters(word: str) -> Iterator[str]:
     """The word in stretches that compose, each for itself, to what the whole does."""
     start = 0
-    for place in range(1, len(word)):
-        if not _joins(word[start:place], word[place]):
-            yield word[start:place]
-            start = place
+    for position in range(1, len(word)):
+        if not _joins(word[start:position], word[position]):
+            yield word[start:position]
+            start = position
     yield word[start:]
 
 

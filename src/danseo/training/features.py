@@ -26,7 +26,7 @@ class Features:
     ids: list[int]
     segments: list[int]
     fields: dict[str, Any] = field(default_factory=dict)
-    """What the objective itself needs: offsets, word places, labels."""
+    """What the objective itself needs: offsets, word positions, labels."""
 
     def __len__(self) -> int:
         return len(self.ids)

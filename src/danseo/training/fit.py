@@ -191,8 +191,8 @@ class Fitting:
             return
         tensors = {f"network.{key}": value for key, value in self._weights().items()}
         tensors |= {f"average.{key}": value.detach().cpu() for key, value in self.average.weights.items()}
-        for place, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{place}.{key}": value.detach().cpu() for key, value in state.items()}
+        for position, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{position}.{key}": value.detach().cpu() for key, value in state.items()}
         self.progress.averaged, self.progress.scaler = self.average.count, self.engine.scaler.state_dict()
         self.run.save_checkpoint({key: value.contiguous() for key, value in tensors.items()}, self.progress.as_dict())
 
@@ -234,8 +234,8 @@ class Fitting:
         self.average.count = self.progress.averaged
         moments: dict[int, dict[str, Tensor]] = {}
         for name, value in _below("optimizer.", tensors).items():
-            place, key = name.split(".", 1)
-            moments.setdefault(int(place), {})[key] = value
+            position, key = name.split(".", 1)
+            moments.setdefault(int(position), {})[key] = value
         if moments:
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
 

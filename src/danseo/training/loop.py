@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from danseo.training.batching import epoch_batches, packed
 from danseo.training.features import Features, Objective, Outputs
 from danseo.training.network import TrainableNetwork
 from danseo.training.optim import drop_tiny_moments, learning, rate_share, set_rates, state_tensors, take_moments
-from danseo.training.speed import Gear
+from danseo.training.speed import ComputeMode
 from danseo.training.workers import Workers, runs_out
 
 _TIDY_EVERY = 100  # steps
@@ -50,6 +51,8 @@ class Plan:
     seed: int
     _epoch: int = -1
     _batches: list[list[int]] = field(default_factory=list)
+    weights: list[float] | None = None
+    """How often each is drawn, in relation to the others; None takes all once per epoch."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -61,17 +64,17 @@ class Plan:
 
     def batch(self, step: int) -> list[int]:
         """The examples of a step, counted from 0."""
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, position = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
-            self._batches = epoch_batches(self.lengths, self.config.batch_size, self.seed, epoch)
+            self._batches = epoch_batches(self.lengths, self.config.batch_size, self.seed, epoch, self.weights)
             self._epoch = epoch
-        return self._batches[place]
+        return self._batches[position]
 
     def is_evaluation(self, done: int) -> bool:
         """Whether to evaluate after so many steps: evenly within each epoch, and at the end."""
-        place, epochs = done % self.steps_per_epoch, self.config.evaluations
+        position, epochs = done % self.steps_per_epoch, self.config.evaluations
         marks = {round(k * self.steps_per_epoch / epochs) % self.steps_per_epoch for k in range(1, epochs + 1)}
-        return place in marks or done == self.total
+        return position in marks or done == self.total
 
 
 @dataclass
@@ -81,7 +84,7 @@ class Engine:
     network: TrainableNetwork
     kind: Objective
     workers: Workers
-    gear: Gear
+    mode: ComputeMode
     tokens: int
     """Most padded pieces at a time; halved when the device runs out of memory."""
     on_note: Callable[[str], None] = lambda note: None
@@ -108,7 +111,7 @@ class Engine:
     def forward(self, features: Sequence[Features], with_gold: bool) -> tuple[Any, dict[str, Tensor]]:
         batch = self.network.collate(list(features), self.kind, with_gold)
         batch = {key: self._moved(tensor) for key, tensor in batch.items()}
-        with self.gear.autocast(self.workers.device):
+        with self.mode.autocast(self.workers.device):
             return self.network(batch), batch
 
     def _moved(self, tensor: Tensor) -> Tensor:
@@ -118,7 +121,7 @@ class Engine:
 
     def renew_scaler(self, state: dict[str, Any]) -> None:
         """Half precision has no room for small gradients; the loss is scaled up, by as much as it bears."""
-        self.scaler = torch.amp.GradScaler(self.workers.device.type, enabled=self.gear.precision == "fp16")
+        self.scaler = torch.amp.GradScaler(self.workers.device.type, enabled=self.mode.precision == "fp16")
         if state:
             self.scaler.load_state_dict(state)
 
@@ -304,17 +307,8 @@ def outputs_of(
     """What the network makes of the features, in their order; every process works on its share."""
     engine.network.eval()
     own = engine.workers.share(features)
-    lengths = [len(record) for record in own]
     found: list[Any] = [None] * len(own)
-    parts = packed(range(len(own)), lengths, engine.reading_tokens)
-    while parts:
-        part = parts.pop(0)
-        try:
-            outputs, batch = engine.forward([own[index] for index in part], with_gold=False)
-        except torch.OutOfMemoryError:
-            engine.halve()
-            parts = packed([index for rest in [part, *parts] for index in rest], lengths, engine.reading_tokens)
-            continue
+    for part, outputs, batch in _computed(engine, own):
         unpacked = engine.kind.unpack(outputs, batch, [own[index] for index in part])
         for index, output in zip(part, unpacked, strict=True):
             found[index] = output
@@ -323,6 +317,26 @@ def outputs_of(
     if any(map(_is_odd, whole)):
         raise WorkFailed("the model computes NaN or infinite numbers; train it again, with a lower train.learning_rate")
     return whole
+
+
+def _computed(engine: Engine, own: Sequence[Features]) -> Iterator[tuple[list[int], Any, dict[str, Tensor]]]:
+    """Which records, what the network makes of them, and their batch, part by part.
+
+    A GPU is told of the next part before the outputs of one are read, and computes that while they are unpacked.
+    """
+    lengths = [len(record) for record in own]
+    parts = packed(range(len(own)), lengths, engine.reading_tokens)
+    told, ahead = deque[tuple[list[int], Any, dict[str, Tensor]]](), 0 if engine.is_prompt else 1
+    while parts or told:
+        if not parts or len(told) > ahead:
+            yield told.popleft()
+            continue
+        part = parts.pop(0)
+        try:
+            told.append((part, *engine.forward([own[index] for index in part], with_gold=False)))
+        except torch.OutOfMemoryError:
+            engine.halve()
+            parts = packed([index for rest in [part, *parts] for index in rest], lengths, engine.reading_tokens)
 
 
 def _is_odd(outputs: Outputs) -> bool:

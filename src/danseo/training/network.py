@@ -16,6 +16,11 @@ class TrainableNetwork(nn.Module):
     keeps_frozen: bool = True
     """Whether checkpoints hold weights that do not learn as well."""
 
+    @property
+    def takes_flash(self) -> bool:
+        """Whether rows differ in their lengths alone, which FlashAttention takes without their padding."""
+        return False
+
     def use_attention(self, name: str) -> None:
         """Compute attention in this of the library's ways."""
         self.model.set_attn_implementation(name)

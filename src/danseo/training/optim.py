@@ -12,6 +12,9 @@ from danseo.config import TrainConfig
 from danseo.errors import DanseoError
 
 _FALL = 0.2  # of the steps after the warm-up, where the schedule holds its rate before
+_MOMENTUM = 0.95
+_NEWTON = (3.4445, -4.7750, 2.0315)  # Muon's coefficients: fast near 0, and then between about 0.7 and 1.2
+_AS_ADAMW = 0.2  # the usual size of an entry of AdamW's steps, so that the same rate fits both
 _TINY = 1e-30  # a hundred steps of shrinking above the denormal numbers
 _LAYER = re.compile(r"\.(?:layer|layers|h)\.(\d+)\.")
 _NO_DECAY = re.compile(r"(bias[^.]*$|norm\d*\.weight$)", re.IGNORECASE)  # an LSTM's are bias_ih_l0 and so on
@@ -57,7 +60,7 @@ def freeze(network: nn.Module, what: str) -> int:
 def parameter_groups(network: nn.Module, config: TrainConfig) -> list[dict[str, Any]]:
     """Groups by depth and decay; every group remembers its peak rate."""
     layers = count_layers(network)
-    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    groups: dict[tuple[float, float, bool], dict[str, Any]] = {}
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
@@ -66,26 +69,95 @@ def parameter_groups(network: nn.Module, config: TrainConfig) -> list[dict[str, 
         if not is_body(name) and config.head_learning_rate is not None:
             rate = config.head_learning_rate
         decay = 0.0 if _NO_DECAY.search(name) else config.weight_decay
-        group = groups.setdefault((rate, decay), {"params": [], "lr": rate, "peak": rate, "weight_decay": decay})
+        turns = config.optimizer == "muon" and is_layer_matrix(name, parameter)
+        made = {
+            "params": [],
+            "lr": rate,
+            "peak": rate,
+            "weight_decay": decay,
+            **({"orthogonal": True} if turns else {}),
+        }
+        group = groups.setdefault((rate, decay, turns), made)
         group["params"].append(parameter)
     if not groups:
         raise DanseoError("every weight is frozen; nothing would learn")
     return list(groups.values())
 
 
+def is_layer_matrix(name: str, parameter: Tensor) -> bool:
+    """Whether a parameter is a matrix inside a layer of the encoder, and neither a table of embeddings nor a head."""
+    return parameter.ndim == 2 and is_body(name) and bool(_LAYER.search(name))
+
+
 def make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW without decay on biases and norms."""
-    return torch.optim.AdamW(parameter_groups(network, config), betas=(0.9, config.beta2), eps=1e-8, fused=True)
+    """AdamW without decay on biases and norms, or Muon beside it."""
+    groups = parameter_groups(network, config)
+    if config.optimizer == "muon":
+        return Muon(groups, betas=(0.9, config.beta2), eps=1e-8)
+    return torch.optim.AdamW(groups, betas=(0.9, config.beta2), eps=1e-8, fused=True)
+
+
+class Muon(torch.optim.AdamW):
+    """AdamW, but for groups marked as orthogonal: there a step is the momentum with all singular values near 1."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            if group.get("orthogonal"):
+                self._turn(group)
+        return super().step(closure)
+
+    def _turn(self, group: dict[str, Any]) -> None:
+        by_shape: dict[Any, list[nn.Parameter]] = {}
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                by_shape.setdefault(parameter.shape, []).append(parameter)
+        _take(self, group)
+        for shape, parameters in by_shape.items():
+            steps = orthogonal(torch.stack([self._ahead(parameter) for parameter in parameters]))
+            for parameter, step in zip(parameters, steps, strict=True):
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(step, alpha=-group["lr"] * _AS_ADAMW * max(shape) ** 0.5)
+                parameter.grad = None  # AdamW passes it over
+
+    def _ahead(self, parameter: nn.Parameter) -> Tensor:
+        """The momentum, with the gradient once more."""
+        momentum, gradient = self.state[parameter]["exp_avg"], parameter.grad
+        assert gradient is not None  # it is among those that have one
+        momentum.lerp_(gradient, 1 - _MOMENTUM)
+        return gradient.lerp(momentum, _MOMENTUM)
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Matrices with their singular values brought near 1, by five Newton-Schulz steps of the fifth degree."""
+    found: Tensor = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    is_tall = found.shape[-2] > found.shape[-1]
+    found = found.mT if is_tall else found
+    for _ in range(5):
+        square = found @ found.mT
+        found = _NEWTON[0] * found + (_NEWTON[1] * square + _NEWTON[2] * square @ square) @ found
+    return found.mT if is_tall else found
 
 
 def take_moments(optimizer: torch.optim.Optimizer) -> None:
     """The memory of AdamW's moments at once, not in the middle of the first update."""
     if not isinstance(optimizer, torch.optim.AdamW):
         return
-    for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+    for group in optimizer.param_groups:
+        _take(optimizer, group)
+
+
+def _take(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
+    for parameter in group["params"]:
         if not optimizer.state[parameter]:
-            moments = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
-            optimizer.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
+            optimizer.state[parameter] = _moments(parameter, group)
+
+
+def _moments(parameter: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
+    """What is remembered of a parameter; orthogonal steps ask for no squares."""
+    names = ("exp_avg",) if group.get("orthogonal") else ("exp_avg", "exp_avg_sq")
+    step = torch.zeros((), device=parameter.device)
+    return {"step": step, **{name: torch.zeros_like(parameter) for name in names}}
 
 
 def state_tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -23,12 +23,12 @@ class RowPlan(Plan):
 
     def batch(self, step: int) -> list[int]:
         """The rows of a step, counted from 0."""
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, position = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
             self._order: Any = np.random.default_rng([self.seed & (2**63 - 1), epoch]).permutation(len(self.lengths))
             self._epoch = epoch
         size = self.config.batch_size
-        rows: list[int] = self._order[place * size : (place + 1) * size].tolist()
+        rows: list[int] = self._order[position * size : (position + 1) * size].tolist()
         return rows
 
     def is_evaluation(self, done: int) -> bool:

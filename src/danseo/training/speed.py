@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +31,22 @@ from danseo.training.numbers import changes, conditions
 from danseo.training.workers import Workers
 
 _ROUNDS = 3
-_SECONDS = 3.0  # of measuring at most, but for one pass of each gear
+_SECONDS = 3.0  # of measuring at most, but for one pass of each mode
 _SHARE = 0.02  # of the planned work, likewise
-_LITTLE = 3e12  # operations that are done before measuring pays, in half a minute or so: the usual gear does them
+_LITTLE = 3e12  # operations that are done before measuring pays, in half a minute or so: the usual mode does them
 _LAYERS = 2  # that are measured: they tell as much as all
 _SHAPE = (8, 48)  # rows and pieces of an ordinary batch; a network may name its own
 _PATIENCE = 120.0  # seconds, with a process that tries bfloat16
 _GPU_PIECES = 8192  # in a measured batch: fewer only show how fast a GPU is told what to do
 _GPU_WIDTH = 128
 _HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-GEAR = "gear.json"
+COMPUTE_FILE = "gear.json"
+FLASH = "flash_attention_2"
+"""FlashAttention, as the library calls it: for GPUs of NVIDIA with the package flash_attn, in half precision."""
 
 
 @dataclass(frozen=True)
-class Gear:
+class ComputeMode:
     """How the network computes."""
 
     precision: str
@@ -55,7 +58,7 @@ class Gear:
 
     def engage(self, network: TrainableNetwork) -> None:
         if not takes(network, self.attention):
-            raise DanseoError(f"this encoder has no {self.attention} attention; use attention=auto")
+            raise DanseoError(f"this encoder has no {self.attention} attention here; use attention=auto")
 
 
 def takes(network: TrainableNetwork, attention: str) -> bool:
@@ -67,7 +70,7 @@ def takes(network: TrainableNetwork, attention: str) -> bool:
     return bool(network.model.config._attn_implementation == attention)
 
 
-def settled_gear(
+def settled_mode(
     network: TrainableNetwork,
     config: TrainConfig,
     workers: Workers,
@@ -75,87 +78,95 @@ def settled_gear(
     pieces: float = math.inf,
     on_note: Callable[[str], None] = lambda line: None,
     series: Path | None = None,
-) -> Gear:
+) -> ComputeMode:
     """As an earlier start of the run had it, or the series of runs, else chosen for so many pieces; the first decides.
 
     What the numbers depend on besides is written beside it; a run that goes on under other conditions says so.
     """
-    gear: Gear | None = None
+    mode: ComputeMode | None = None
     if workers.is_first:
-        gear = recorded_gear(run, config, workers.device) if run else None
-        if gear is None:
+        mode = recorded_mode(run, config, workers.device) if run else None
+        if mode is None:
             memory = cache_root() / "measured.json"
             if series and not series.parent.is_dir():
-                pieces = 0  # out of sight of the others: the usual gear, which all of them would take
-            fresh = partial(choose_gear, network, config, workers.device, memory, pieces, on_note)
-            gear = _of_series(series, fresh) if series and series.parent.is_dir() else fresh()
+                pieces = 0  # out of sight of the others: the usual mode, which all of them would take
+            fresh = partial(choose_mode, network, config, workers.device, memory, pieces, on_note)
+            mode = _of_series(series, fresh) if series and series.parent.is_dir() else fresh()
         if run:
-            _record(run, gear, workers, on_note)
-    chosen: Gear = workers.agreed(gear)
+            _record(run, mode, workers, on_note)
+    chosen: ComputeMode = workers.agreed(mode)
     return chosen
 
 
-def _of_series(file: Path, choose: Callable[[], Gear]) -> Gear:
-    """The gear that the runs of a series share: that of the first one to choose."""
+def _of_series(file: Path, choose: Callable[[], ComputeMode]) -> ComputeMode:
+    """The mode that the runs of a series share: that of the first one to choose."""
     if not file.is_file():
         draft = file.with_name(f"{file.name}.{os.getpid()}.part")
         write_atomically(draft, json.dumps(asdict(choose())))
         with suppress(FileExistsError):  # another was first
             os.link(draft, file)
         draft.unlink()
-    return Gear(**read_object(file).values)
+    return ComputeMode(**read_object(file).values)
 
 
-def _record(run: Run, gear: Gear, workers: Workers, on_note: Callable[[str], None]) -> None:
-    """The gear and the conditions; those of the beginning stay, and later ones that differ are added."""
-    now = {**asdict(gear), "device": workers.device.type, **conditions(workers)}
-    before = run.read_json(GEAR) if (run.path / GEAR).is_file() and run.has_checkpoint else now
+def _record(run: Run, mode: ComputeMode, workers: Workers, on_note: Callable[[str], None]) -> None:
+    """The mode and the conditions; those of the beginning stay, and later ones that differ are added."""
+    now = {**asdict(mode), "device": workers.device.type, **conditions(workers)}
+    before = run.read_json(COMPUTE_FILE) if (run.path / COMPUTE_FILE).is_file() and run.has_checkpoint else now
     if line := changes(before, now):
         on_note(f"{run.path.name} {line}")
         now = {**before, "later": [*before.get("later", []), now]}
     else:
         now = {**now, **before}
-    run.write_json(GEAR, now)
+    run.write_json(COMPUTE_FILE, now)
 
 
-def recorded_gear(run: Run, config: TrainConfig, device: torch.device) -> Gear | None:
-    """The gear that a run computed with, where the settings and the device allow it."""
-    if not (run.path / GEAR).is_file():
+def recorded_mode(run: Run, config: TrainConfig, device: torch.device) -> ComputeMode | None:
+    """The mode that a run computed with, where the settings and the device allow it."""
+    if not (run.path / COMPUTE_FILE).is_file():
         return None
-    kept = run.read_json(GEAR)
+    kept = run.read_json(COMPUTE_FILE)
     if not has_shape(kept, {"precision": _is_precision, "attention": str, "?later": list}):
-        raise DataError(f"{run.path / GEAR} is damaged; remove it, and how to compute is settled anew")
-    gear = Gear(kept["precision"], kept["attention"])
-    allowed = config.precision in ("auto", gear.precision) and config.attention in ("auto", gear.attention)
-    return gear if allowed and kept.get("device") == device.type else None
+        raise DataError(f"{run.path / COMPUTE_FILE} is damaged; remove it, and how to compute is settled anew")
+    mode = ComputeMode(kept["precision"], kept["attention"])
+    allowed = config.precision in ("auto", mode.precision) and config.attention in ("auto", mode.attention)
+    is_there = mode.attention != FLASH or has_flash(device)
+    return mode if allowed and is_there and kept.get("device") == device.type else None
 
 
 def _is_precision(value: Any) -> bool:
     return value in ("fp32", "bf16", "fp16", "int8")
 
 
-def choose_gear(
+def choose_mode(
     network: TrainableNetwork,
     config: TrainConfig,
     device: torch.device,
     memory: Path,
     pieces: float = math.inf,
     on_note: Callable[[str], None] = lambda line: None,
-) -> Gear:
-    """The gear of the settings; what they leave open is measured, or remembered, and where little is to do, the usual.
+) -> ComputeMode:
+    """The mode of the settings; what they leave open is measured, or remembered, and where little is to do, the usual.
 
     Whether there is little depends on the work alone, never on the clock: the same command computes the same way.
     """
-    attentions = [name for name in _attentions(config) if takes(network, name)]
+    attentions = [name for name in _attentions(network, config, device) if takes(network, name)]
     if not attentions:
-        raise DanseoError(f"this encoder has no {config.attention} attention; use attention=auto")
+        raise DanseoError(f"this encoder has no {config.attention} attention here; use attention=auto")
     is_little = pieces * _operations(network) < _LITTLE
     is_usual = is_little and config.precision == "auto"
     allowed = (usual_precision(device),) if is_usual else precisions(config, device, memory)
-    gears = [Gear(precision, attention) for attention in attentions for precision in allowed]
-    gear = gears[0] if is_little else _fastest_known(network, gears, device, memory, pieces, on_note)
-    gear.engage(network)
-    return gear
+    modes = [
+        ComputeMode(precision, attention)
+        for attention in attentions
+        for precision in allowed
+        if attention != FLASH or precision in _HALVES
+    ]
+    if not modes:
+        raise DanseoError(f"attention={FLASH} computes in half precision; use precision=auto")
+    mode = modes[0] if is_little else _fastest_known(network, modes, device, memory, pieces, on_note)
+    mode.engage(network)
+    return mode
 
 
 def usual_precision(device: torch.device) -> str:
@@ -163,8 +174,17 @@ def usual_precision(device: torch.device) -> str:
     return half_of(device) if device.type == "cuda" else "fp32"
 
 
-def _attentions(config: TrainConfig) -> tuple[str, ...]:
-    return ("sdpa", "eager") if config.attention == "auto" else (config.attention,)
+def _attentions(network: TrainableNetwork, config: TrainConfig, device: torch.device) -> tuple[str, ...]:
+    """Those of the settings, the usual one first."""
+    flash = (FLASH,) if has_flash(device) and getattr(network, "takes_flash", False) else ()
+    if config.attention == FLASH:
+        return flash
+    return ("sdpa", "eager", *flash) if config.attention == "auto" else (config.attention,)
+
+
+def has_flash(device: torch.device) -> bool:
+    """Whether FlashAttention is installed, and a GPU of NVIDIA there for it."""
+    return device.type == "cuda" and find_spec("flash_attn") is not None
 
 
 def _operations(network: TrainableNetwork) -> float:
@@ -236,26 +256,26 @@ for _ in range(100):
 
 def _fastest_known(
     network: TrainableNetwork,
-    gears: list[Gear],
+    modes: list[ComputeMode],
     device: torch.device,
     memory: Path,
     pieces: float,
     on_note: Callable[[str], None],
-) -> Gear:
-    """The fastest gear by the times that are remembered, or measured now and remembered."""
-    if len(gears) == 1:
-        return gears[0]
-    key, names = _key(network, device), {gear: f"{gear.precision} {gear.attention}" for gear in gears}
+) -> ComputeMode:
+    """The fastest mode by the times that are remembered, or measured now and remembered."""
+    if len(modes) == 1:
+        return modes[0]
+    key, names = _key(network, device), {mode: f"{mode.precision} {mode.attention}" for mode in modes}
     times = _recall(memory).get(key)
     if not (isinstance(times, dict) and set(names.values()) <= times.keys()):
         on_note("measuring which precision and attention are fastest here (some seconds, once per size of encoder)")
         with _shortened(network.model.base_model) as share:
             rows, width = _shape(network, device)
             trials = pieces / (rows * width * share)
-            measured = measured_seconds(gears, lambda gear: _trial(network, gear, device), trials)
-        times = {names[gear]: seconds for gear, seconds in measured.items()}
+            measured = measured_seconds(modes, lambda mode: _trial(network, mode, device), trials)
+        times = {names[mode]: seconds for mode, seconds in measured.items()}
         _remember(memory, key, times)
-    return min(gears, key=lambda gear: float(times[names[gear]]))
+    return min(modes, key=lambda mode: float(times[names[mode]]))
 
 
 def _key(network: TrainableNetwork, device: torch.device) -> str:
@@ -269,20 +289,22 @@ def _key(network: TrainableNetwork, device: torch.device) -> str:
     return f"{name}, {torch.get_num_threads()} threads, torch {torch.__version__}, {body}, {rows} x {width} pieces"
 
 
-def measured_seconds(gears: Sequence[Gear], trial: Callable[[Gear], float], trials: float) -> dict[Gear, float]:
-    """The median time of each gear for work of so many trials; rounds are interleaved, so that noise meets all alike.
+def measured_seconds(
+    modes: Sequence[ComputeMode], trial: Callable[[ComputeMode], float], trials: float
+) -> dict[ComputeMode, float]:
+    """The median time of each mode for work of so many trials; rounds are interleaved, so that noise meets all of them.
 
     The first one warms up. No round begins when a share of the work, or some seconds, are spent.
     """
     started = time.perf_counter()
-    times = {gear: [trial(gear)] for gear in gears}
+    times = {mode: [trial(mode)] for mode in modes}
     limit = min(_SECONDS, _SHARE * trials * min(first for (first,) in times.values()))
     for _ in range(_ROUNDS):
         if time.perf_counter() - started >= limit:
             break
-        for gear in gears:
-            times[gear].append(trial(gear))
-    return {gear: statistics.median(taken[1:] or taken) for gear, taken in times.items()}
+        for mode in modes:
+            times[mode].append(trial(mode))
+    return {mode: statistics.median(taken[1:] or taken) for mode, taken in times.items()}
 
 
 @contextmanager
@@ -313,14 +335,14 @@ def _shape(network: TrainableNetwork, device: torch.device) -> tuple[int, int]:
     return rows, width
 
 
-def _trial(network: TrainableNetwork, gear: Gear, device: torch.device) -> float:
+def _trial(network: TrainableNetwork, mode: ComputeMode, device: torch.device) -> float:
     """Seconds of one forward and backward pass of the body over a batch of ordinary shape."""
-    gear.engage(network)
+    mode.engage(network)
     ids = torch.full(_shape(network, device), 5, device=device)
     # One thread's own seconds, where there is one: other work on the machine would decide otherwise.
     clock = time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     start = clock()
-    with gear.autocast(device):
+    with mode.autocast(device):
         states = network.model.base_model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
     if states.requires_grad:  # a frozen encoder has only its forward pass
         states.float().mean().backward()

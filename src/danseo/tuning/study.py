@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import mean
@@ -11,11 +12,13 @@ from typing import Any
 
 from danseo.display.progress import clock_time
 from danseo.errors import DanseoError
+from danseo.runs.locks import Owner
 from danseo.search.space import Space, read_space_file, sample
 from danseo.search.study import Pruner, Sampler, Study, load_optuna, open_study, trial_number
 from danseo.tuning.targets import Outcome, Target, told
 
 _HEARTBEAT, _GRACE = 10, 40  # seconds; a trial whose process has been silent for the second is tried again
+_PAUSE = 0.5  # seconds between two looks at a trial that nobody has signed
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,32 @@ def tune(target: Target, options: TuneOptions, on_note: Callable[[str], None] = 
     optuna = load_optuna()
     while True:
         optuna.storages.fail_stale_trials(study)
+        is_clear = _retry_the_dead(study, options.heartbeat[1])
         if counted(study) >= options.trials:
-            return study
+            if is_clear:
+                return study
+            time.sleep(_PAUSE)
+            continue
         study.optimize(
             lambda trial: _objective(trial, target, space, options.trials, on_note), n_trials=1, catch=(DanseoError,)
         )
+
+
+def _retry_the_dead(study: Any, grace: float) -> bool:
+    """Queue trials again whose process was killed on this machine; whether the process of every other one is known.
+
+    A trial that was cut off before its process could sign has no heartbeat either: after the grace it counts as dead.
+    """
+    states, is_clear = load_optuna().trial.TrialState, True
+    for trial in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
+        owner = trial.user_attrs.get("owner")
+        age = (datetime.now() - trial.datetime_start).total_seconds()
+        if owner is None and age <= grace:
+            is_clear = False
+        elif owner is None or Owner(**owner).is_dead():
+            study.tell(trial.number, state=states.FAIL, skip_if_finished=True)
+            study.enqueue_trial(trial.params)
+    return is_clear
 
 
 def counted(study: Any) -> int:
@@ -60,6 +84,7 @@ def counted(study: Any) -> int:
 
 
 def _objective(trial: Any, target: Target, space: Space, trials: int, on_note: Callable[[str], None]) -> float:
+    trial.set_user_attr("owner", asdict(Owner.me()))
     settings, name = sample(trial, space), f"trial {trial_number(trial)}"
     chosen = ", ".join(f"{key.rsplit('.', 1)[-1]} {_shown(value)}" for key, value in settings.items())
     on_note(f"{name} ({counted(trial.study)} of {trials}): {chosen}")

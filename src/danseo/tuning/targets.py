@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from danseo.config import RunConfig, flat, to_toml, with_settings
+from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.probing.items import ProbeItem, items_hash
 from danseo.runs.directory import Run, run_path
 from danseo.search.study import load_optuna
-from danseo.settings.declaring import is_unused
+from danseo.settings.declaring import flat, is_unused
+from danseo.settings.values import with_settings
+from danseo.settings.written import to_toml
 
 OnScore = Callable[[int, float], None]
 """Called with the step and the value of every evaluation; it may raise to stop the trial."""

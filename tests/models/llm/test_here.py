@@ -1,6 +1,7 @@
 """Models that run here: batches, the common beginning and the padding change nothing, and guides hold."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from danseo.config import PromptConfig, RunConfig
 from danseo.models.llm.calls import Request
 from danseo.models.llm.here import batches, common_beginning, load_here
 from danseo.models.llm.prompted import Prompted
-from danseo.models.llm.stream import Tree
+from danseo.models.llm.stream import Tree, log_sums
 from danseo.tasks import TASKS
 from tests.tiny import read_split, tiny_decoder
 
@@ -52,7 +53,7 @@ def test_batches_write_what_the_library_writes_one_by_one(family, folders, sampl
     for request in requests:
         prompt = here.writing.prompt(request.messages)
         due = plain_generate(here, prompt, 10)
-        ends = [place for place, token in enumerate(due) if token in here.writing.ends]
+        ends = [position for position, token in enumerate(due) if token in here.writing.ends]
         assert found[request.guid].text == here.writing.text(due[: ends[0]] if ends else due)
     assert {call.cached_tokens for call in found.values()} == {
         len(common_beginning([here.writing.prompt(r.messages) for r in requests]))
@@ -149,6 +150,13 @@ def test_trees_share_beginnings():
     assert tree.tokens == [1, 2, 3, 4, 5]
     assert tree.paths == [[0, 1, 2], [0, 1, 3], [4]]
     assert tree.seen()[3].tolist() == [True, True, False, True, False]
+
+
+def test_unlikely_tokens_of_a_large_vocabulary_count():
+    """Each of them is less than what float32 can add to 1."""
+    logits = torch.full((1, 262144), -17.0)
+    logits[0, 0] = 0.0
+    assert float(log_sums(logits)) == pytest.approx(math.log1p(262143 * math.exp(-17)), abs=1e-9)
 
 
 def test_batches_hold_the_longest_first():

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from danseo.cli import main
+from danseo.cli.prompting import prompt_config
+from danseo.recipes import configured
 from danseo.sample import write_sample
 from danseo.tasks import TASKS
 from tests.models.llm.stub import said, serving
@@ -71,6 +73,28 @@ def test_a_prompted_run_is_an_ordinary_run(small, tmp_path, capsys):
     assert json.loads(out)["answer"] in TASKS["ynat"].labels
 
 
+def test_new_lines_are_shown_their_nearest_examples(small, tmp_path, capsys):
+    train = read_split(small / "data", "ynat", "train")
+    with serving(lambda body, before: said('{"label":"정치"}')) as (url, bodies):
+        command = ("prompt", "ynat", "-m", "server:stub", "--url", url, "--data", small / "data", "--runs", tmp_path)
+        code, out, err = run(capsys, *command, "--shots", 2, "--pick", "nearest", "--json")
+        assert code == 0, err
+        folder, asked = Path(json.loads(out)["run"]), len(bodies)
+        lines = tmp_path / "lines.txt"
+        lines.write_text(train[7].text + "\n", "utf-8")
+        code, out, err = run(capsys, "predict", folder, lines)
+        assert code == 0, err
+    told = [message["content"] for message in bodies[asked]["messages"]]
+    assert len(told) == 6  # the task, two examples with their replies, the question
+    assert train[7].text in told[3]  # the nearest comes last
+    kept = folder / "model" / "neighbours.jsonl"
+    for content, message in (('{"no": 1}\n', "not what a run keeps"), (None, "did not keep")):
+        kept.write_text(content) if content else kept.unlink()
+        code, _, err = run(capsys, "predict", folder, lines)
+        assert code == 2
+        assert message in err
+
+
 def test_a_server_is_asked_killed_and_asked_again(small, tmp_path, capsys):
     dev = examples(small, "ner")
     gold = knowing(dev, "ner")
@@ -98,6 +122,36 @@ def test_failures_are_a_column_of_tables(small, tmp_path, capsys):
     assert "100.00 %" in out
     code, out, _ = run(capsys, "runs", tmp_path, "--format", "csv")
     assert "failed %" in out.splitlines()[0]
+    assert run(capsys, "train", "ynat", "-m", "majority", "--data", small / "data", "--runs", tmp_path)[0] == 0
+    for table in ("seed000", "sweep"):
+        code, out, err = run(capsys, "runs", tmp_path, "--table", table, "--task", "ynat", "--format", "csv")
+        assert code == 0, err
+        rows = [line.split(",") for line in out.splitlines()]
+        column = rows[0].index("failed %")
+        assert {row[column][:5] for row in rows[1:3]} == {"", "100.0"}
+    compared = (
+        "compare",
+        *sorted(tmp_path.glob("ynat--*")),
+        "--data",
+        small / "data",
+        "--on",
+        "dev",
+        "--resamples",
+        100,
+    )
+    code, out, err = run(capsys, *compared)
+    assert code == 0, err
+    assert "failed %" in out
+    code, out, err = run(capsys, *compared, "--json")
+    assert list(json.loads(out)["failed_percent"].values()) == [100.0]
+
+
+def test_dev_is_parted_as_for_trained_models():
+    """Otherwise they could not be compared or joined: a premise of nli is wholly in one half."""
+    config, _, _ = prompt_config(
+        TASKS["nli"], "server:stub", None, (), {"url": "http://127.0.0.1:1/v1", "trust_remote_code": False}
+    )
+    assert config.train.halves == configured("nli", "majority", "default", {}).train.halves == 2
 
 
 def test_a_dry_run_shows_three_prompts_and_asks_nothing(small, tmp_path, capsys):

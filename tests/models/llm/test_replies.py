@@ -125,7 +125,7 @@ def test_answers_stand_in_the_passage():
 
 def test_long_passages_are_cut_into_windows_and_their_replies_joined():
     asked = asking("mrc")
-    text = "".join(chr(0xAC00 + place % 5000) for place in range(3000))
+    text = "".join(chr(0xAC00 + position % 5000) for position in range(3000))
     example = QuestionExample("g", text, "무엇?", ())
     parts = asked.pieces(example, 2000)
     assert all(len(part.text) <= 1000 for part in parts)
@@ -240,12 +240,12 @@ ODD += [
 
 def damaged(text: str, rng: random.Random) -> str:
     for _ in range(rng.randrange(4)):
-        place, way = rng.randrange(len(text) + 1), rng.randrange(5)
+        position, way = rng.randrange(len(text) + 1), rng.randrange(5)
         piece = rng.choice(ODD)
         text = (
-            text[:place],
-            text[:place] + piece + text[place:],
-            text[:place] + piece + text[place + 1 :],
+            text[:position],
+            text[:position] + piece + text[position:],
+            text[:position] + piece + text[position + 1 :],
             piece + text,
             text.replace(rng.choice(text or "가"), piece, 1),
         )[way]

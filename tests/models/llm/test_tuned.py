@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
 from danseo.experiment import run_experiment
 from danseo.models.families import load_model
 from danseo.models.llm.asking import Asking
 from danseo.models.llm.tuned import Replies, ReplyNetwork, Tuned, encoded
+from danseo.runs.directory import Run
+from danseo.settings.values import with_settings
 from danseo.tasks import TASKS
 from danseo.training.features import IGNORED
 from tests.models.llm.test_prompt_command import run, small  # noqa: F401
-from tests.tiny import read_split
+from tests.tiny import read_split, tiny_decoder
 
 QUICK = {"precision": "fp32", "threads": 1, "batch_size": 8, "epochs": 1, "learning_rate": 5e-3, "max_length": 4000}
 QUICK |= {"lora": 4, "evaluations": 2, "prompt.mode": "likelihood"}
@@ -123,6 +125,96 @@ def test_the_score_may_judge(small, tmp_path):  # noqa: F811
     settings = config(small, **{"prompt.judge": "score", "prompt.judge_on": 4, "evaluations": 1})
     made = run_experiment(settings, small / "data", tmp_path, quiet=True)
     assert made.read_json("scores.json")["monitor"] == "ynat/macro_f1@official-1 of written replies"
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory, sample):
+    """Tiny models of other families, with room for long prompts."""
+    made = {}
+    for family in ("gemma3_text", "qwen2"):
+        made[family] = tiny_decoder(tmp_path_factory.mktemp(family), sample, family)
+        settings = json.loads((made[family] / "config.json").read_text()) | {"max_position_embeddings": 4096}
+        (made[family] / "config.json").write_text(json.dumps(settings))
+    return made
+
+
+def learner(folder, task: str, **settings) -> Tuned:
+    base = RunConfig(task=task, model=f"llm:{folder}", recipe="llm")
+    return Tuned(with_settings(base, {**QUICK, "prompt.mode": "auto", **settings}), TASKS[task], "cpu")
+
+
+def gradients(made: Tuned, features) -> dict[str, torch.Tensor]:
+    network = ReplyNetwork(made.model.train(), 0, keeps_frozen=False)
+    objective = Replies(features)
+    batch = network.collate(features, objective, True)
+    objective.loss(network(batch), batch)[0].backward()
+    return {name: w.grad for name, w in made.model.named_parameters() if w.grad is not None}
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "qwen2"])
+@pytest.mark.parametrize("task", ["sts", "ner", "re", "dp", "mrc", "wos"])
+def test_every_kind_is_learned_by_other_families(task, family, others, sample):
+    """A step along the gradient of the adapters makes the right replies likelier, and the body stays."""
+    made = learner(others[family], task)
+    train = read_split(sample, task, "train", 3)
+    made.prompted.prepare(train, [])
+    features, left = encoded(made.prompted.asking, made.writing, train, 4000)
+    assert left == 0
+    before, found = losses(made, features), gradients(made, features)
+    assert found
+    assert all("lora" in name for name in found)
+    length = torch.stack([gradient.norm() for gradient in found.values()]).norm()
+    with torch.no_grad():
+        for name, weight in made.model.named_parameters():
+            if name in found:
+                weight -= 0.02 * found[name] / length
+    assert losses(made, features)[0] < before[0]
+
+
+def test_recomputed_activations_give_the_same_gradients(others, sample):
+    train = read_split(sample, "sts", "train", 2)
+    found = []
+    for settings in ({}, {"gradient_checkpointing": True}):
+        made = learner(others["gemma3_text"], "sts", **settings)
+        features, _ = encoded(made.prompted.asking, made.writing, train, 4000)
+        found.append(gradients(made, features))
+    assert made.model.is_gradient_checkpointing
+    assert found[0].keys() == found[1].keys()
+    for name, gradient in found[0].items():
+        assert torch.allclose(gradient, found[1][name], atol=1e-6), name
+
+
+def test_all_weights_learn_without_adapters(small, tmp_path):  # noqa: F811
+    settings = config(small, lora=0, epochs=1, gradient_checkpointing=True, evaluations=1, limit=8)
+    made = run_experiment(settings, small / "data", tmp_path, quiet=True)
+    names = {path.name for path in (made.path / "model").iterdir()}
+    assert "model.safetensors" in names
+    assert not {"adapter_model.safetensors", "base.json"} & names
+    facts = made.read_json("environment.json")
+    assert facts["learning_parameters"] == facts["parameters"]
+    again = load_model(made).predict(read_dev(small)[:4])
+    saved = [json.loads(line) for line in made.predictions_path("dev").read_text("utf-8").splitlines()]
+    assert [p.answer for p in again] == [record["answer"] for record in saved[:4]]
+
+
+def test_a_prompt_of_ones_own_is_learned_and_kept(small, tmp_path, capsys):  # noqa: F811
+    prompt = tmp_path / "short.txt"
+    prompt.write_text("== system ==\n주제를 고릅니다.\n== user ==\n제목: {{text}}\n== end ==\n", "utf-8")
+    command = ("train", "ynat", "-m", f"llm:{small / 'tiny'}", "--data", small / "data", "--runs", tmp_path / "runs")
+    quick = ("--epochs", 1, "--limit", 8, "--set", "lora=2", "--precision", "fp32", "--json")
+    code, out, err = run(capsys, *command, "--prompt", prompt, *quick)
+    assert code == 0, err
+    document = json.loads(out)
+    folder = Path(document["run"])
+    assert (folder / "model" / "prompt.txt").read_text("utf-8") == prompt.read_text("utf-8")
+    asked = load_model(Run(folder)).asking.messages(read_dev(small)[0])
+    assert asked[0]["content"] == "주제를 고릅니다."
+    assert document["prompt"]["template"] in (folder / "config.toml").read_text("utf-8")
+    prompt.write_text("== system ==\n고릅니다.\n== user ==\n제목\n", "utf-8")
+    code, _, err = run(capsys, *command, "--prompt", prompt)
+    assert (code, "the prompt has no {{text}}" in err) == (2, True)
+    code, _, err = run(capsys, "train", "ynat", "-m", "majority", "--prompt", prompt)
+    assert (code, "answer in words" in err) == (2, True)
 
 
 def test_shots_are_refused(small):  # noqa: F811

@@ -11,6 +11,7 @@ from danseo.config import RunConfig, TrainConfig
 from danseo.errors import DanseoError
 from danseo.extras import require
 from danseo.files import write_atomically
+from danseo.hub import IN_THE_BOX, folder_of
 from danseo.models.weights import check_finite, refuse_missing
 from danseo.rows import read_object
 from danseo.runs.directory import folder_identity, read_tensors
@@ -74,7 +75,7 @@ def save_adapters(model: Any, rows: AddedRows | None, base: str, folder: Path) -
         config.save_pretrained(folder)
     if rows is not None:
         save_file({"vectors": _saved(rows.vectors)}, folder / _ROWS)
-    identity = {"sha256": folder_identity(Path(base))} if Path(base).is_dir() else {}
+    identity = {"sha256": folder_identity(there)} if (there := folder_of(base)) else {}
     write_atomically(folder / BASE, json.dumps({"model": base, **identity}, ensure_ascii=False))
 
 
@@ -109,7 +110,8 @@ def _fill(own: dict[str, Tensor], path: Path) -> None:
 def body_name(config: RunConfig) -> str:
     """The body's checkpoint, as it can be found from any folder."""
     folder = Path(config.model)
-    return str(folder.resolve()) if folder.is_dir() else config.model
+    is_own = folder.is_dir() and config.model not in IN_THE_BOX
+    return str(folder.resolve()) if is_own else config.model
 
 
 def body_of(source: Path) -> str:
@@ -118,8 +120,9 @@ def body_of(source: Path) -> str:
         return str(source)
     noted = read_object(source / BASE).values
     name, identity = str(noted["model"]), noted.get("sha256")
-    if identity and not Path(name).is_dir():
+    folder = folder_of(name)
+    if identity and not folder:
         raise DanseoError(f"{source} holds adapters for {name}, which is not there; put that checkpoint back")
-    if identity and folder_identity(Path(name)) != identity:
+    if identity and folder and folder_identity(folder) != identity:
         raise DanseoError(f"{source} holds adapters for {name}, which has changed since; put the old one back")
     return name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from danseo.models.encoder.classify import sides_of
 from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.pieces import Cut, Pieces
 from danseo.models.protocol import Answers
@@ -40,10 +41,15 @@ class Answer(Kind):
         super().__init__(*args, **kwargs)
         self.official = self.config.architecture == "official"
         self.threshold = 0.0
+        if self.config.pooling == "compare":
+            self.head = ""
 
     def build_head(self, body: Any) -> nn.Module:
         from danseo.models.encoder.heads import SpanHead
+        from danseo.models.encoder.pooling import CompareSpanHead
 
+        if self.config.pooling == "compare":
+            return CompareSpanHead(body.config.hidden_size, self.config.pool_dropout)
         return SpanHead(body.config.hidden_size, self.config)
 
     def encode(self, examples: Sequence[QuestionExample], *, with_gold: bool) -> list[Features]:
@@ -55,7 +61,7 @@ class Answer(Kind):
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
             for record in self._windows(number, question.ids, passages[example.text], frame):
                 if with_gold:
-                    record.fields["start"], record.fields["end"] = gold_places(example, record)
+                    record.fields["start"], record.fields["end"] = gold_positions(example, record)
                 features.append(record)
         return features
 
@@ -67,14 +73,16 @@ class Answer(Kind):
         begins = np.arange(0, max(len(passage) - width, 0) + self.stride(width), self.stride(width))
         sizes = np.minimum(len(passage) - begins, width)
         for begin, size, owned in zip(begins.tolist(), sizes.tolist(), owners(begins, sizes), strict=True):
-            ids, place = frame.join(asked, passage.ids[begin : begin + size])
-            fields = {
+            ids, position = frame.join(asked, passage.ids[begin : begin + size])
+            fields: dict[str, Any] = {
                 "truncated": len(asked) < len(question),
-                "place": place,
+                "position": position,
                 "passage": passage,
                 "begin": begin,
                 "owned": owned,
             }
+            if self.config.pooling == "compare":
+                fields["sides"] = ((frame.begin, frame.begin + len(asked)), (position, position + size))
             yield Features(number, ids, frame.segments(len(asked), size), fields)
 
     def stride(self, width: int) -> int:
@@ -83,14 +91,15 @@ class Answer(Kind):
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
         names = ("start", "end") if with_gold else ()
-        return {name: np.array([f.fields[name] for f in features]) for name in names}
+        gold = {name: np.array([f.fields[name] for f in features]) for name in names}
+        return gold | sides_of(features)
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        from danseo.models.encoder.losses import place_cross_entropy
+        from danseo.models.encoder.losses import position_cross_entropy
 
         allowed, smoothing = batch["attention_mask"].bool(), self.train.label_smoothing
-        starts, windows = place_cross_entropy(outputs["start_logits"], batch["start"], allowed, smoothing)
-        ends, _ = place_cross_entropy(outputs["end_logits"], batch["end"], allowed, smoothing)
+        starts, windows = position_cross_entropy(outputs["start_logits"], batch["start"], allowed, smoothing)
+        ends, _ = position_cross_entropy(outputs["end_logits"], batch["end"], allowed, smoothing)
         return (starts + ends) / 2, windows
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
@@ -131,22 +140,22 @@ class Answer(Kind):
 
     def _spans(self, record: Features, output: Outputs) -> list[tuple[float, int, int]]:
         """The best spans of one window: score, first and last piece of the window's passage."""
-        place, owned, best = record.fields["place"], record.fields["owned"], self.config.best
+        position, owned, best = record.fields["position"], record.fields["owned"], self.config.best
         real = record.fields["passage"].real[record.fields["begin"] :][: len(owned)]
-        starts = highest(output["start"][place : place + len(owned)], real & owned, best)
-        ends = highest(output["end"][place : place + len(owned)], real, best)
+        starts = highest(output["start"][position : position + len(owned)], real & owned, best)
+        ends = highest(output["end"][position : position + len(owned)], real, best)
         gaps = ends[None, :] - starts[:, None]
         rows, columns = np.nonzero((gaps >= 0) & (gaps < self.config.answer_length))
         starts, ends = starts[rows], ends[columns]
-        scores = output["start"][place + starts].astype(np.float64) + output["end"][place + ends]
+        scores = output["start"][position + starts].astype(np.float64) + output["end"][position + ends]
         order = np.argsort(-scores, kind="stable")[:best]
         return list(zip(scores[order].tolist(), starts[order].tolist(), ends[order].tolist(), strict=True))
 
     def _characters(self, passage: str, record: Features, start: int, end: int) -> tuple[int, int]:
         """Where the text of a span stands; the official code falls back to whole words where pieces are unknown."""
-        offsets, place = record.fields["passage"].offsets[record.fields["begin"] :], record.fields["place"]
+        offsets, position = record.fields["passage"].offsets[record.fields["begin"] :], record.fields["position"]
         first, last = int(offsets[start, 0]), int(offsets[end, 1])
-        if self.official and self.pieces.unknown in record.ids[place + start : place + end + 1]:
+        if self.official and self.pieces.unknown in record.ids[position + start : position + end + 1]:
             first, last = whole_words(passage, first, last)
         while last > first and passage[last - 1].isspace():
             last -= 1
@@ -173,7 +182,7 @@ class Answer(Kind):
         outputs = []
         for example, (_, windows) in zip(examples, groupby(features, key=lambda f: f.example), strict=True):
             for record in windows:
-                start, end = gold_places(example, record)
+                start, end = gold_positions(example, record)
                 logits = np.zeros((2, len(record)), dtype=np.float32)
                 logits[0, start] = logits[1, end] = 10.0
                 outputs.append({"start": logits[0], "end": logits[1]})
@@ -230,7 +239,7 @@ class Frame:
         parts = [slice(a, b) for a, b in pairwise(cuts)]
         self._ids = [joined.ids[part] for part in parts]
         self._segments = [joined.type_ids[part] for part in parts]
-        self.specials = len(joined) - 2 * size
+        self.begin, self.specials = before, len(joined) - 2 * size
         self.segments = cache(self._spread)
 
     def join(self, question: list[int], window: list[int]) -> tuple[list[int], int]:
@@ -249,14 +258,14 @@ def owners(begins: Any, sizes: Any) -> list[Any]:
     ends = (begins + sizes).tolist()
     context, winners = np.full(ends[-1], -1.0), np.zeros(ends[-1], dtype=np.int64)
     for k, (begin, end) in enumerate(zip(begins.tolist(), ends, strict=True)):  # not all at once: that is quadratic
-        places = np.arange(end - begin)
-        here = np.minimum(places, places[::-1]) + 0.01 * len(places)
+        positions = np.arange(end - begin)
+        here = np.minimum(positions, positions[::-1]) + 0.01 * len(positions)
         better = here > context[begin:end]
         context[begin:end][better], winners[begin:end][better] = here[better], k
     return [winners[begin:end] == k for k, (begin, end) in enumerate(zip(begins.tolist(), ends, strict=True))]
 
 
-def gold_places(example: QuestionExample, record: Features) -> tuple[int, int]:
+def gold_positions(example: QuestionExample, record: Features) -> tuple[int, int]:
     """Where the first accepted answer starts and ends in an input; (0, 0) where it is not in it as a whole."""
     if not example.gold:
         return 0, 0
@@ -265,7 +274,7 @@ def gold_places(example: QuestionExample, record: Features) -> tuple[int, int]:
     covering = record.fields["passage"].covering(start, end) - begin
     if not len(covering) or covering[0] < 0 or covering[-1] >= size:
         return 0, 0
-    return record.fields["place"] + int(covering[0]), record.fields["place"] + int(covering[-1])
+    return record.fields["position"] + int(covering[0]), record.fields["position"] + int(covering[-1])
 
 
 def highest(scores: Any, allowed: Any, count: int) -> Any:

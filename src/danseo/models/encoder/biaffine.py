@@ -126,10 +126,10 @@ class OfficialParser(nn.Module):
 
 def word_vectors(hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
     """First and last piece of the root, which is the first piece of all, and of each word: [B, 1+W, 2H]."""
-    places = nn.functional.pad(torch.stack([batch["first"], batch["last"]], dim=-1), (0, 0, 1, 0))
-    return picked(hidden, places.flatten(1)).reshape(*places.shape[:2], 2 * hidden.shape[-1])
+    positions = nn.functional.pad(torch.stack([batch["first"], batch["last"]], dim=-1), (0, 0, 1, 0))
+    return picked(hidden, positions.flatten(1)).reshape(*positions.shape[:2], 2 * hidden.shape[-1])
 
 
-def picked(vectors: Tensor, places: Tensor) -> Tensor:
-    """The vectors [B, T, H] at places [B, N]; unlike gather, its gradient adds up in a fixed order."""
-    return vectors[torch.arange(vectors.shape[0], device=vectors.device).unsqueeze(1), places]
+def picked(vectors: Tensor, positions: Tensor) -> Tensor:
+    """The vectors [B, T, H] at positions [B, N]; unlike gather, its gradient adds up in a fixed order."""
+    return vectors[torch.arange(vectors.shape[0], device=vectors.device).unsqueeze(1), positions]

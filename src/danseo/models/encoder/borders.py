@@ -32,7 +32,7 @@ class Sentence:
         self.ids, self.tokens, self.offsets, self.prefix = cut.ids, cut.tokens, cut.offsets, prefix
         self.text, self.order = example.text, marker_order(example)
         ends = [end for _, end in self.offsets]
-        self.edges = [self._edge(bisect_right(ends, place), place) for place, _ in self.order]
+        self.edges = [self._edge(bisect_right(ends, position), position) for position, _ in self.order]
         if whole:  # nothing stands at the borders, so no piece is cut there
             self.edges = self._around()
 
@@ -44,30 +44,30 @@ class Sentence:
             edges.append((least, None))
         return edges
 
-    def _edge(self, piece: int, place: int) -> Edge:
+    def _edge(self, piece: int, position: int) -> Edge:
         """The first piece that ends behind the place; inside it when its text begins before."""
-        if piece < len(self.offsets) and self.text[self.offsets[piece][0] : place].strip():
-            return piece, place
+        if piece < len(self.offsets) and self.text[self.offsets[piece][0] : position].strip():
+            return piece, position
         return piece, None
 
     def sides(self) -> list[Side]:
         """The parts that have to be cut anew."""
-        if all(place is None for _, place in self.edges):
+        if all(position is None for _, position in self.edges):
             return []
         return [part for stretch in self._stretches() for part in self._parts(*stretch) if isinstance(part, Side)]
 
     def marked(self, markers: Sequence[Sequence[int]], sides: dict[Side, list[int]], *, hides: bool = False) -> Marked:
         """All ids with the markers between them, without those of the entities where the markers hide them."""
-        ids, places, inside = list[int](), [0] * len(markers), 0
+        ids, positions, inside = list[int](), [0] * len(markers), 0
         for number, stretch in enumerate(self._stretches()):
             for part in self._parts(*stretch) if not (inside and hides) else ():
                 ids += sides[part] if isinstance(part, Side) else self.ids[part]
             if number < len(markers):
                 marker = self.order[number][1]
-                places[marker] = len(ids)
+                positions[marker] = len(ids)
                 ids += markers[marker]
                 inside += -1 if marker in CLOSING else 1
-        return Marked(ids, places, [len(marker) for marker in markers])
+        return Marked(ids, positions, [len(marker) for marker in markers])
 
     def _stretches(self) -> Iterable[tuple[Edge, Edge]]:
         edges = [(0, None), *self.edges, (len(self.ids), None)]
@@ -124,14 +124,14 @@ def marked_officially(
     stretches: Sequence[Cut], example: RelationExample, markers: Sequence[Sequence[int]], pieces: Pieces
 ) -> Marked:
     """As KLUE's own code: cut between markers, and Hangul right after a closing one made a continuation."""
-    ids, places = stretches[0].ids, [0] * len(markers)
+    ids, positions = stretches[0].ids, [0] * len(markers)
     for (_, marker), stretch in zip(marker_order(example), stretches[1:], strict=True):
-        places[marker] = len(ids)
+        positions[marker] = len(ids)
         first, rest = stretch.ids[:1], stretch.ids[1:]
         if first and marker in CLOSING and not stretch.text[0].isspace():
             first = _official_form(first[0], stretch.tokens[0], pieces)
         ids = [*ids, *markers[marker], *first, *rest]
-    return Marked(ids, places, [len(marker) for marker in markers])
+    return Marked(ids, positions, [len(marker) for marker in markers])
 
 
 def _official_form(id: int, token: str, pieces: Pieces) -> list[int]:

@@ -37,18 +37,22 @@ class Classify(Kind):
         self.hard_share, self.hard_step = 1.0, 0.0
         if config.pooling not in ("auto", "cls") or config.dropout_samples > 1:
             self.head = ""
+        if config.pooling == "compare" and self.reads_entities:
+            raise DanseoError(f"head.pooling = compare is for pairs of texts, which {task.name} has not; leave it out")
         if config.pooling in ENTITY_POOLINGS and not self.reads_entities:
             raise DanseoError(f"head.pooling = {config.pooling} reads entities, and {task.name} has none; leave it out")
 
     def build_head(self, body: Any) -> nn.Module:
         from danseo.models.encoder.decoder import is_decoder
         from danseo.models.encoder.heads import TextHead, pooling_of
-        from danseo.models.encoder.pooling import PooledHead
+        from danseo.models.encoder.pooling import CompareHead, PooledHead
 
         config, size = self.config, body.config.hidden_size
         pooling: str = config.pooling
         if pooling == "auto":
             pooling = pooling_of(config) if is_decoder(body.config) else "cls"
+        if pooling == "compare":
+            return CompareHead(size, len(self.task.labels), config.pool_dropout)
         if config.dropout_samples == 1 and pooling in ("last", "mean"):
             return TextHead(size, len(self.task.labels), config)
         return PooledHead(size, pooling, len(self.task.labels), config.pool_dropout, config.dropout_samples)
@@ -66,7 +70,8 @@ class Classify(Kind):
         return features
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
-        return {"label": np.array([f.fields["label"] for f in features])} if with_gold else {}
+        gold = {"label": np.array([f.fields["label"] for f in features])} if with_gold else {}
+        return gold | sides_of(features)
 
     def prepare_loss(self, features: Sequence[Features]) -> None:
         from danseo.models.encoder.label_losses import LabelLoss
@@ -136,7 +141,25 @@ def encode_texts(examples: Sequence[Any], kind: Kind) -> list[Features]:
             shorten(first, second, limit)
         joined = kind.pieces.join(first, second)
         features.append(Features(number, joined.ids, joined.type_ids, {"truncated": cut}))
+        if kind.config.pooling == "compare":
+            features[-1].fields["sides"] = _sides(kind, first, second)
     return features
+
+
+def _sides(kind: Kind, first: Cut, second: Cut | None) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where the first and the second text stand in their input."""
+    if second is None:
+        raise DanseoError(f"head.pooling = compare is for pairs of texts, which {kind.task.name} has not; leave it out")
+    frame = kind.pieces.frame(pair=True)
+    start = len(frame.before)
+    other = start + len(first) + len(frame.middle)
+    return (start, start + len(first)), (other, other + len(second))
+
+
+def sides_of(features: Sequence[Features]) -> dict[str, Array]:
+    """Where the texts of pairs stand, for heads that compare them."""
+    known = [record.fields["sides"] for record in features if "sides" in record.fields]
+    return {"sides": np.array(known)} if known else {}
 
 
 def shorten(first: Cut, second: Cut | None, limit: int) -> None:

@@ -80,9 +80,9 @@ def _both_ways(model: Any) -> list[Masks]:
 
 def open_mask(there: Tensor, model: Any, window: int | None) -> Tensor:
     """Everybody sees every real piece, or those nearer than the window (batch, 1, pieces, pieces)."""
-    places = torch.arange(there.shape[1], device=there.device)
-    away = (places[:, None] - places[None, :]).abs()
-    seen = there.bool()[:, None, None, :] & (away < (window or len(places) + 1))
+    positions = torch.arange(there.shape[1], device=there.device)
+    away = (positions[:, None] - positions[None, :]).abs()
+    seen = there.bool()[:, None, None, :] & (away < (window or len(positions) + 1))
     seen = seen | (away == 0)  # padding sees itself: a softmax over nothing is no number
     if model.config._attn_implementation == "sdpa":
         return seen

@@ -9,7 +9,7 @@ from typing import Any
 
 from danseo.config import FLOORS, RunConfig
 from danseo.errors import DanseoError
-from danseo.hub import pretrained
+from danseo.hub import IN_THE_BOX, folder_of, pretrained
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
@@ -48,8 +48,7 @@ def check_labels(config: RunConfig, task: Task) -> None:
 
 def size_of(model: str, trust_remote_code: bool, offline: bool) -> float | None:
     """The weights above the embeddings, from the configuration alone; an unknown model is an error."""
-    folder = Path(model)
-    if folder.is_dir():
+    if folder := folder_of(model):
         facts = read_configuration(folder)
         if not any(folder.glob("*.safetensors")):
             raise DanseoError(
@@ -63,10 +62,10 @@ def size_of(model: str, trust_remote_code: bool, offline: bool) -> float | None:
 
 def configuration(model: str, trust_remote_code: bool, offline: bool) -> Any:
     """The configuration of a checkpoint; offline only what this machine has, else None."""
-    folder = Path(model)
-    if folder.is_dir() and offline:
+    folder = folder_of(model)
+    if folder and offline:
         return _named(read_configuration(folder))
-    if not folder.is_dir():
+    if not folder:
         check_id(model)
     if offline:
         return _named(kept_configuration(model))
@@ -82,7 +81,7 @@ def _named(found: Mapping[str, Any] | None) -> Any:
 
 def check_id(model: str) -> None:
     """Refuse what is neither a folder nor an id of the Hub."""
-    if near := get_close_matches(model, FLOORS, 1, cutoff=0.7):
+    if near := get_close_matches(model, (*FLOORS, *IN_THE_BOX), 1, cutoff=0.7):
         raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
     if model.startswith(("/", ".", "~")):
         raise DanseoError(f"model {model}: no such folder")

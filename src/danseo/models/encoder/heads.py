@@ -54,12 +54,12 @@ class SpanHead(nn.Module):
     def __init__(self, size: int, config: HeadConfig) -> None:
         super().__init__()
         self.pooling = pooling_of(config)
-        self.dropout, self.places, self.none = nn.Dropout(_DROPOUT), nn.Linear(size, 2), nn.Linear(size, 2)
+        self.dropout, self.positions, self.none = nn.Dropout(_DROPOUT), nn.Linear(size, 2), nn.Linear(size, 2)
 
     def forward(self, hidden: Tensor, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         text = pooled(hidden, batch["attention_mask"], self.pooling)
-        places, none = self.places(self.dropout(hidden)), self.none(self.dropout(text))
-        starts, ends = torch.cat([none[:, None].to(places.dtype), places[:, 1:]], dim=1).unbind(-1)
+        positions, none = self.positions(self.dropout(hidden)), self.none(self.dropout(text))
+        starts, ends = torch.cat([none[:, None].to(positions.dtype), positions[:, 1:]], dim=1).unbind(-1)
         return {"start_logits": starts, "end_logits": ends}
 
 

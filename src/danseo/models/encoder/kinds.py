@@ -7,12 +7,14 @@ from danseo.models.encoder.kind import Kind
 from danseo.models.encoder.parse import Parse
 from danseo.models.encoder.relate import Relate
 from danseo.models.encoder.score import Regress
+from danseo.models.encoder.several import Several
 from danseo.models.encoder.tag import Tag
 from danseo.models.encoder.track import Track
 from danseo.tasks.task import Task
 
 KINDS: dict[str, type[Kind]] = {
     "classify": Classify,
+    "labels": Several,
     "score": Regress,
     "tag": Tag,
     "parse": Parse,

@@ -11,7 +11,7 @@ _NAME = "danseo_last_layer"
 
 
 class LastLayer:
-    """Stands in for the self-attention of the last layer, so that only some places ask, and all are asked.
+    """Stands in for the self-attention of the last layer, so that only some positions ask, and all are asked.
 
     It knows the layers of BERT's relatives; other families, and layers that are computed again in the backward pass,
     stay as they are.
@@ -19,7 +19,7 @@ class LastLayer:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.places: Tensor | None = None
+        self.positions: Tensor | None = None
         attention = _last_attention(model)
         self.is_known = attention is not None
         if self.is_known:
@@ -29,25 +29,25 @@ class LastLayer:
             attention.output.register_forward_pre_hook(self._residual)
 
     @contextmanager
-    def at(self, places: Tensor) -> Iterator[bool]:
-        """Within the block the body's states are those at the places (rows x places); says whether they are."""
+    def at(self, positions: Tensor) -> Iterator[bool]:
+        """Within the block the body's states are those at the positions (rows x positions); says whether they are."""
         attention = getattr(self.model.config, "_attn_implementation", None)
         usable = self.is_known and attention in ("sdpa", "eager")
         usable = usable and not getattr(self.model, "is_gradient_checkpointing", False)
-        self.places = places if usable else None
+        self.positions = positions if usable else None
         try:
             yield usable
         finally:
-            self.places = None
+            self.positions = None
 
     def _residual(self, module: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        return states if self.places is None else (states[0], taken(states[1], self.places))
+        return states if self.positions is None else (states[0], taken(states[1], self.positions))
 
     def _forward(self, hidden: Tensor, attention_mask: Tensor | None = None, **options: Any) -> Any:
-        if self.places is None:
+        if self.positions is None:
             return self._whole(hidden, attention_mask, **options)
         inner = self.inner
-        query = self._heads(inner.query(taken(hidden, self.places)))
+        query = self._heads(inner.query(taken(hidden, self.positions)))
         key, value = (self._heads(part(hidden)) for part in (inner.key, inner.value))
         context = torch.nn.functional.scaled_dot_product_attention(
             query,
@@ -64,11 +64,11 @@ class LastLayer:
 
     def _mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
         """The rows of the mask that ask; it may have one row for all."""
-        assert self.places is not None
+        assert self.positions is not None
         if mask is None:
             return None
         if mask.shape[-2] > 1:
-            mask = mask.gather(2, self.places[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
+            mask = mask.gather(2, self.positions[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3]))
         return mask if mask.dtype == torch.bool else mask.to(query.dtype)
 
 
@@ -81,9 +81,9 @@ def _last_attention(model: Any) -> Any:
     return attention if known else None
 
 
-def taken(states: Tensor, places: Tensor) -> Tensor:
-    """The states at some places of each row."""
-    return states.gather(1, places.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+def taken(states: Tensor, positions: Tensor) -> Tensor:
+    """The states at some positions of each row."""
+    return states.gather(1, positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
 
 def last_layer(model: Any) -> LastLayer:

@@ -13,12 +13,14 @@ NOWHERE = -1e9
 """The score of a place that is not there: padding, or a word as its own head."""
 
 
-def place_cross_entropy(scores: Tensor, places: Tensor, allowed: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The summed loss and how many choices it is summed over; only allowed places get a share of the smoothing."""
+def position_cross_entropy(
+    scores: Tensor, positions: Tensor, allowed: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The summed loss and how many choices it is summed over; only allowed positions get a share of the smoothing."""
     logs = functional.log_softmax(scores.float().masked_fill(~allowed, NOWHERE), dim=-1)
-    chosen = logs.gather(-1, places.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    chosen = logs.gather(-1, positions.clamp(min=0).unsqueeze(-1)).squeeze(-1)
     spread = (logs * allowed).sum(-1) / allowed.sum(-1).clamp(min=1)
-    counted = places != IGNORED
+    counted = positions != IGNORED
     losses = -(1 - smoothing) * chosen - smoothing * spread
     return losses.masked_fill(~counted, 0.0).sum(), counted.sum().float()
 

@@ -11,6 +11,8 @@ ADDED = ("klue", "entity_marker", "typed_entity_marker", "entity_mask")
 TYPED = ("typed_entity_marker", "typed_entity_marker_punct", "typed_punct_korean", "entity_mask")
 KOREAN = {"PER": "사람", "ORG": "단체", "LOC": "장소", "DAT": "날짜", "POH": "기타", "NOH": "수량"}
 ENGLISH = {"PER": "person", "ORG": "organization", "LOC": "location", "DAT": "date", "POH": "other", "NOH": "number"}
+ROLES = ("주체", "대상")
+"""Words for who a relation is of, and to whom: what markers without a type begin as."""
 SUBJECT_CHAR = "@"
 
 
@@ -53,13 +55,16 @@ class Variant:
         return forms[self.name]
 
     def added(self, types: Sequence[str]) -> dict[str, str]:
-        """The pieces that are new to a vocabulary, each with the word for its type, "" where it has none."""
+        """The pieces that are new to a vocabulary, each with the word for its type, or where it has none its role."""
         if self.name not in ADDED:
             return {}
         is_typed = self.name in TYPED
-        forms = [(self.form(role, type), type) for role in (0, 1) for type in (types if is_typed else types[:1])]
-        texts = [(text, KOREAN.get(type, type)) for form, type in forms for text in (form.opening, form.closing)]
-        return {text: word if is_typed else "" for text, word in texts if text}
+        forms = [
+            (self.form(role, type), KOREAN.get(type, type) if is_typed else ROLES[role])
+            for role in (0, 1)
+            for type in (types if is_typed else types[:1])
+        ]
+        return {text: word for form, word in forms for text in (form.opening, form.closing) if text}
 
     def named(self, entity: Entity, role: int) -> str:
         """An entity with what surrounds it."""
@@ -103,5 +108,5 @@ def marker_order(example: RelationExample) -> list[tuple[int, int]]:
 
 def between_markers(example: RelationExample) -> list[str]:
     """The five stretches of the sentence that the markers part."""
-    cuts = [0, *(place for place, _ in marker_order(example)), len(example.text)]
+    cuts = [0, *(position for position, _ in marker_order(example)), len(example.text)]
     return [example.text[start:end] for start, end in pairwise(cuts)]

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
-from danseo.config import RunConfig, with_settings
+from danseo.config import RunConfig
+from danseo.data.augmenting import origin_of
 from danseo.data.halves import in_half
+from danseo.data.weights import read_weights
 from danseo.errors import DanseoError, DataError, WorkFailed
 from danseo.models.encoder.cost import Cost, tokenizer_cost
 from danseo.models.encoder.int8 import to_bytes
@@ -22,14 +24,15 @@ from danseo.runs.directory import BEST, KEPT, Run
 from danseo.runs.scores import finite
 from danseo.runs.shapes import number
 from danseo.scoring.score import measure
+from danseo.settings.values import with_settings
 from danseo.tasks.task import Task
 from danseo.training.batching import packed
 from danseo.training.features import Features, Outputs
 from danseo.training.fit import Fitting, Progress, kept_weights
-from danseo.training.loop import Engine, outputs_of
+from danseo.training.loop import Engine, Plan, outputs_of
 from danseo.training.numbers import conditions, settle
 from danseo.training.optim import freeze
-from danseo.training.speed import Gear, recorded_gear, settled_gear
+from danseo.training.speed import ComputeMode, recorded_mode, settled_mode
 from danseo.training.workers import Workers
 
 
@@ -50,7 +53,7 @@ class Encoder:
         if not source:
             freeze(self.network, config.train.freeze)
         self.frozen = sum(weight.numel() for weight in self.network.parameters() if not weight.requires_grad)
-        self.gear: Gear | None = None
+        self.mode: ComputeMode | None = None
 
     @property
     def reads_pos(self) -> bool:
@@ -82,6 +85,7 @@ class Encoder:
     def prepare(self, train: Sequence[Any], dev: Sequence[Any]) -> Cost:
         """Encode once; the cost of the tokenizer on dev comes out."""
         self.train_features = self.kind.encode(train, with_gold=True)
+        self.train_weights = self._weights(train)
         self.prepare_dev(dev)
         for examples, features in ((train, self.train_features), (self.dev, self.dev_features)):
             self.kind.check_inputs(examples, features)
@@ -90,6 +94,18 @@ class Encoder:
         shown = {"train": self.kind.input_facts(train, self.train_features)}
         shown["dev"] = self.kind.input_facts(self.dev, self.dev_features)
         return replace(tokenizer_cost(self.kind, self.dev, self.dev_features), shown=shown if shown["dev"] else {})
+
+    def _weights(self, train: Sequence[Any]) -> list[float] | None:
+        """How often each of the training features is to be drawn; a made example weighs what its origin does."""
+        if not self.config.train.example_weights:
+            return None
+        weights = read_weights(Path(self.config.train.example_weights))
+        found = [weights.get(origin_of(train[record.example].guid), 1.0) for record in self.train_features]
+        if not any(found):  # of a fold, or of the first few examples
+            raise DanseoError(
+                "train.example_weights: every example that is learned from weighs 0; raise limit, or leave some"
+            )
+        return found
 
     def prepare_dev(self, dev: Sequence[Any]) -> None:
         """Encode what predict_dev and the scores of the select half are about."""
@@ -100,7 +116,9 @@ class Encoder:
         pieces = self.config.train.epochs * sum(map(len, self.train_features))
         engine = self._engine(events.run, events.note, pieces, events.series)
         chosen = self._half(self.config.train.select_on)
-        fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, events.run)
+        plan = Plan([len(record) for record in self.train_features], self.config.train, self.config.seed)
+        plan.weights = self.train_weights
+        fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, events.run, plan)
         return fitting.run_to_end(lambda: self._headline(engine, *chosen), events)
 
     def score_kept(self, run: Run, fitted: Progress) -> dict[str, dict[str, float | None]]:
@@ -117,9 +135,9 @@ class Encoder:
     def _by_half(self, predictions: Sequence[Prediction]) -> dict[str, float | None]:
         found: dict[str, float | None] = {}
         for half in ("select", "report", "dev"):
-            places = in_half(self.task, self.dev, half)
-            chosen = [self.dev[place] for place in places], [predictions[place] for place in places]
-            value = measure(self.task, *chosen)[self.monitor].value() if places else math.nan
+            positions = in_half(self.task, self.dev, half)
+            chosen = [self.dev[position] for position in positions], [predictions[position] for position in positions]
+            value = measure(self.task, *chosen)[self.monitor].value() if positions else math.nan
             found[half] = value if math.isfinite(value) else None
         return found
 
@@ -129,8 +147,8 @@ class Encoder:
             "pieces_per_second": fitted.pieces / max(1e-9, fitted.seconds),
             "padded_pieces_per_second": fitted.padded / max(1e-9, fitted.seconds),
             "padding_share": 1 - fitted.pieces / max(1, fitted.padded),
-            "precision": self.gear.precision if self.gear else None,
-            "attention": self.gear.attention if self.gear else None,
+            "precision": self.mode.precision if self.mode else None,
+            "attention": self.mode.attention if self.mode else None,
             **conditions(self.workers),
             "frozen_parameters": self.frozen,
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
@@ -144,15 +162,15 @@ class Encoder:
         series: Path | None = None,
     ) -> Engine:
         """Ready to compute, for learning from so many pieces; a saved model computes as it did when it learned."""
-        if self.gear is None:
+        if self.mode is None:
             self.network.to(self.workers.device)
             if self.source:
-                self.gear = recorded_gear(Run(self.source.parent), self.config.train, self.workers.device)
+                self.mode = recorded_mode(Run(self.source.parent), self.config.train, self.workers.device)
             train = replace(self.config.train, precision="bf16") if self._is_half else self.config.train
             arguments = (self.network, train, self.workers, run, pieces, on_note, series)
-            self.gear = self.gear or settled_gear(*arguments)
-        self.gear.engage(self.network)
-        return Engine(self.network, self.kind, self.workers, self.gear, self.config.train.batch_tokens, on_note)
+            self.mode = self.mode or settled_mode(*arguments)
+        self.mode.engage(self.network)
+        return Engine(self.network, self.kind, self.workers, self.mode, self.config.train.batch_tokens, on_note)
 
     @property
     def _is_half(self) -> bool:
@@ -160,20 +178,20 @@ class Encoder:
         return any(weight.dtype == torch.bfloat16 for weight in self.network.parameters())
 
     def _half(self, half: str) -> tuple[list[Any], list[Features]]:
-        """The dev examples of a half, and their features with the places that the examples now have."""
-        places = in_half(self.task, self.dev, half)
-        if not places:
+        """The dev examples of a half, and their features with the positions that the examples now have."""
+        positions = in_half(self.task, self.dev, half)
+        if not positions:
             raise DanseoError(f"no dev example falls into the {half} half; use --select-on dev for so small a set")
-        return self._chosen(places)
+        return self._chosen(positions)
 
-    def _chosen(self, places: Sequence[int]) -> tuple[list[Any], list[Features]]:
-        renumbered = {place: number for number, place in enumerate(places)}
+    def _chosen(self, positions: Sequence[int]) -> tuple[list[Any], list[Features]]:
+        renumbered = {position: number for number, position in enumerate(positions)}
         features = [
             Features(renumbered[f.example], f.ids, f.segments, f.fields)
             for f in self.dev_features
             if f.example in renumbered
         ]
-        return [self.dev[place] for place in places], features
+        return [self.dev[position] for position in positions], features
 
     def _headline(self, engine: Engine, examples: list[Any], features: list[Features]) -> float:
         outputs = outputs_of(engine, features)
@@ -204,16 +222,18 @@ class Encoder:
 
     def to_bytes(self) -> None:
         """From now on the body computes in bytes; it cannot learn any more."""
-        gear = self._engine().gear
+        mode = self._engine().mode
         to_bytes(self.network.model, self.workers.device)
-        self.gear = Gear("int8", gear.attention)
+        self.mode = ComputeMode("int8", mode.attention)
 
     def predict_dev(self, on_part: Callable[[int], None] = lambda count: None) -> Answers:
         """Answers to all of dev; what decoding needs is settled on the half that picks the checkpoint."""
         outputs = outputs_of(self._engine(), self.dev_features, on_part)
-        places = set(in_half(self.task, self.dev, self.config.train.select_on))
-        examples, features = self._chosen(sorted(places))
-        chosen = [output for record, output in zip(self.dev_features, outputs, strict=True) if record.example in places]
+        positions = set(in_half(self.task, self.dev, self.config.train.select_on))
+        examples, features = self._chosen(sorted(positions))
+        chosen = [
+            output for record, output in zip(self.dev_features, outputs, strict=True) if record.example in positions
+        ]
         self.kind.fit_decision(examples, features, chosen)
         return self.kind.decode(self.dev, self.dev_features, outputs)
 

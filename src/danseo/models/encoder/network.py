@@ -48,6 +48,11 @@ class Network(TrainableNetwork):
         # Segment ids only where the encoder has a table for them: RoBERTa's has one row, and id 1 is out of range.
         self.uses_segments = getattr(model.config, "type_vocab_size", 0) > 1
 
+    @property
+    def takes_flash(self) -> bool:
+        """ModernBERT: the others gain little, and masks of language models are more than lengths."""
+        return self.masks is None and bool(self.model.config.model_type == "modernbert")
+
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         mask = batch["attention_mask"]
         inputs = {"input_ids": batch["input_ids"], "attention_mask": self.masks(mask) if self.masks else mask}
@@ -146,9 +151,9 @@ def load_network(
     return network
 
 
-def _load_body(config: RunConfig, place: str, auto: str, *, is_whole: bool, **extra: Any) -> Any:
+def _load_body(config: RunConfig, location: str, auto: str, *, is_whole: bool, **extra: Any) -> Any:
     """A model of the library with the weights of a checkpoint, by the class that finds its own."""
-    name, options = pretrained(place)
+    name, options = pretrained(location)
     options |= {"trust_remote_code": config.trust_remote_code, "dtype": torch.float32, **extra}
     options |= {"use_safetensors": True, "output_loading_info": True}
     make = getattr(quiet_transformers(), auto).from_pretrained
@@ -168,8 +173,8 @@ def _load_decoder(config: RunConfig, kind: Kind, source: Path | None, device: to
         raise DanseoError(f"{config.model}: KLUE's own heads are for encoders; use head.architecture=default")
     check_settings(config.train)
     is_frozen, is_half = stays(config.train), computes_half(config, device)
-    place = body_of(source) if source else config.model
-    model = _load_body(config, place, "AutoModel", is_whole=True, dtype=torch.bfloat16 if is_half else torch.float32)
+    location = body_of(source) if source else config.model
+    model = _load_body(config, location, "AutoModel", is_whole=True, dtype=torch.bfloat16 if is_half else torch.float32)
     model.config.use_cache = False
     old = model.get_input_embeddings().weight.shape[0]
     _fit_vocabulary(model, kind.pieces)

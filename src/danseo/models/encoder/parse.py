@@ -61,8 +61,8 @@ class Parse(Kind):
 
     def _gold(self, example: ParseExample, kept: int) -> tuple[list[int], list[int]]:
         """Heads and relation numbers of the kept words; a head that is not among them has no place."""
-        places = enumerate(example.gold[:kept], 1)
-        heads = [head if head <= kept and head != place else IGNORED for place, (head, _) in places]
+        positions = enumerate(example.gold[:kept], 1)
+        heads = [head if head <= kept and head != position else IGNORED for position, (head, _) in positions]
         relations = [self.index[relation] for _, relation in example.gold[:kept]]
         return heads, [IGNORED if head == IGNORED else r for head, r in zip(heads, relations, strict=True)]
 
@@ -88,11 +88,11 @@ class Parse(Kind):
             self.class_weights = balanced_weights(relations, len(self.task.labels))
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        from danseo.models.encoder.losses import NOWHERE, place_cross_entropy, weighted_cross_entropy
+        from danseo.models.encoder.losses import NOWHERE, position_cross_entropy, weighted_cross_entropy
 
         arcs, relations, heads = outputs["arcs"], outputs["relations"], batch["heads"]
         smoothing = self.train.label_smoothing
-        head_loss, words = place_cross_entropy(arcs, heads, arcs > NOWHERE / 2, smoothing)
+        head_loss, words = position_cross_entropy(arcs, heads, arcs > NOWHERE / 2, smoothing)
         if relations.dim() == 4:  # scored for all heads
             relations = relations.take_along_dim(heads.clamp(min=0)[..., None, None], dim=2).squeeze(2)
         labels = batch["relations"].flatten()

@@ -64,11 +64,16 @@ class Relate(Classify):
         return tuple(variant_of(config).added(TYPES))
 
     def start_rows(self, rows: Tensor) -> None:
-        """New markers of a type begin as the mean of the pieces of its word, 단체 for ORG, with a little noise."""
+        """New markers begin as the mean of the pieces of their type's word, 단체 for ORG, or their role's, with noise.
+
+        Those of the official architecture stay as the library makes them: at random, like the rows that are there.
+        """
         import torch
 
+        if self._official:
+            return
         for token, word in self.variant.added(TYPES).items():
-            pieces = [id for id in self.pieces.cut([word])[0].ids if id != self.pieces.unknown] if word else []
+            pieces = [id for id in self.pieces.cut([word])[0].ids if id != self.pieces.unknown]
             if pieces:
                 found = rows.data[pieces].float()
                 noise = torch.randn(rows.shape[1]) * found.std() * _NOISE
@@ -109,8 +114,8 @@ class Relate(Classify):
 
     def _half(self, examples: Sequence[Any], half: str) -> tuple[list[Any], list[Any]]:
         assert self.unmasked is not None
-        places = in_half(self.task, examples, half)
-        return [examples[place] for place in places], [self.unmasked[place] for place in places]
+        positions = in_half(self.task, examples, half)
+        return [examples[position] for position in positions], [self.unmasked[position] for position in positions]
 
     def extra_state(self) -> dict[str, Any]:
         return {"type_mask": self.mask.as_dict()} if self.mask else {}
@@ -147,13 +152,13 @@ class Relate(Classify):
         sentence.mode = "names cut" if is_cut and sentence.mode == "whole" else sentence.mode
         ids, segments = frame.filled([front, sentence.ids] if has_front else [sentence.ids])
         start = len(ids) - len(frame.after) - len(sentence.ids)
-        places = tuple(place + start if place >= 0 else -1 for place in sentence.places)
-        inner = tuple((places[k] + sentence.widths[k], places[k + 1]) for k in (0, 2))
+        positions = tuple(position + start if position >= 0 else -1 for position in sentence.positions)
+        inner = tuple((positions[k] + sentence.widths[k], positions[k + 1]) for k in (0, 2))
         fields = {
             "truncated": sentence.mode != "whole",
             "window": sentence.mode,
-            "markers": places,
-            "starts": (places[0], places[2]),
+            "markers": positions,
+            "starts": (positions[0], positions[2]),
             "spans": tuple((a, b) if a < b else (a - 1, a) for a, b in inner),  # a hidden one is its marker
         }
         if spans:
@@ -168,7 +173,7 @@ class Relate(Classify):
                 f"max_length {self.longest} has no room for the entity markers of {example.guid}; raise it"
             )
         if self._official and len(sentence.ids) > room:
-            kept = [place if place < room else -1 for place in sentence.places]
+            kept = [position if position < room else -1 for position in sentence.positions]
             return Marked(sentence.ids[:room], kept, sentence.widths, "right")
         return fit_window(sentence, room, self.gap)
 
@@ -265,8 +270,8 @@ class Relate(Classify):
             batch["bias"] = np.array([self._bias(record) for record in features], dtype=np.float32)
         if self.head:
             return batch
-        places = {key: np.array([record.fields[key] for record in features]) for key in ("starts", "spans")}
-        return {**batch, **places}
+        positions = {key: np.array([record.fields[key] for record in features]) for key in ("starts", "spans")}
+        return {**batch, **positions}
 
     def _bias(self, record: Features) -> Array:
         """What the types allow; nothing is forbidden to an example whose gold would be, else its loss had no end."""

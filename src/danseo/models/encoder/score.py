@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from danseo.models.encoder.classify import encode_texts
+from danseo.config import HeadConfig, TrainConfig
+from danseo.models.encoder.classify import encode_texts, sides_of
 from danseo.models.encoder.kind import Kind
+from danseo.models.encoder.pieces import Pieces
 from danseo.models.protocol import Answers
 from danseo.records import Prediction
+from danseo.tasks.task import Task
 from danseo.training.features import Array, Features, Outputs, as_array
 
 if TYPE_CHECKING:
@@ -22,12 +25,20 @@ class Regress(Kind):
 
     head = "AutoModelForSequenceClassification"
 
+    def __init__(self, task: Task, pieces: Pieces, config: HeadConfig, train: TrainConfig | None = None) -> None:
+        super().__init__(task, pieces, config, train)
+        if config.pooling == "compare":
+            self.head = ""
+
     def head_options(self) -> dict[str, Any]:
         return {"num_labels": 1, "problem_type": "regression"}
 
     def build_head(self, body: Any) -> nn.Module:
         from danseo.models.encoder.heads import TextHead
+        from danseo.models.encoder.pooling import CompareHead
 
+        if self.config.pooling == "compare":
+            return CompareHead(body.config.hidden_size, 1, self.config.pool_dropout)
         return TextHead(body.config.hidden_size, 1, self.config)
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
@@ -38,7 +49,8 @@ class Regress(Kind):
         return features
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
-        return {"label": np.array([f.fields["label"] for f in features], dtype=np.float32)} if with_gold else {}
+        gold = {"label": np.array([f.fields["label"] for f in features], dtype=np.float32)} if with_gold else {}
+        return gold | sides_of(features)
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         from torch.nn import functional

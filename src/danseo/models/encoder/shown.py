@@ -26,7 +26,7 @@ class Marking(Protocol):
         """The piece that stands for what was left out."""
 
     def markers(self, example: Any) -> Any:
-        """The pieces of the markers of an example, in the order of their places."""
+        """The pieces of the markers of an example, in the order of their positions."""
 
 
 def check_shown(kind: Marking, examples: Sequence[Any], features: Sequence[Features]) -> None:
@@ -39,11 +39,11 @@ def check_shown(kind: Marking, examples: Sequence[Any], features: Sequence[Featu
 
 
 def _check_markers(kind: Marking, example: Any, record: Features) -> None:
-    """The markers of the sentence stand at the places that the head is told of."""
-    for place, marker in zip(record.fields["markers"], kind.markers(example), strict=True):
-        if place >= 0 and record.ids[place : place + len(marker)] != marker:
+    """The markers of the sentence stand at the positions that the head is told of."""
+    for position, marker in zip(record.fields["markers"], kind.markers(example), strict=True):
+        if position >= 0 and record.ids[position : position + len(marker)] != marker:
             raise DanseoError(f"the input of {example.guid} lacks an entity marker where the head reads it")
-        if place < 0 and record.fields["window"] != "right":  # which is KLUE's own way to cut
+        if position < 0 and record.fields["window"] != "right":  # which is KLUE's own way to cut
             raise DanseoError(f"the input of {example.guid} lost an entity marker; raise max_length")
 
 
@@ -53,10 +53,10 @@ def _check_entities(kind: Marking, examples: Sequence[Any], features: Sequence[F
     found = _decoded(kind, [r.ids[start:end] for _, r in looked for start, end in r.fields["spans"]])
     words = [entity.word for example, _ in looked for entity in (example.subject, example.object)]
     due = _decoded(kind, [cut.ids for cut in kind.pieces.cut(words)])
-    for place, (shown, word) in enumerate(zip(found, due, strict=True)):
+    for position, (shown, word) in enumerate(zip(found, due, strict=True)):
         if None not in (shown, word) and shown != word:
             raise DanseoError(
-                f"the input of {looked[place // 2][0].guid} does not show {words[place]} between its markers"
+                f"the input of {looked[position // 2][0].guid} does not show {words[position]} between its markers"
             )
 
 

@@ -55,13 +55,13 @@ class Tag(Kind):
         return features
 
     def _piece_labels(self, examples: Sequence[Any], features: Sequence[Features]) -> Iterator[Array]:
-        """Labels of the pieces: those of the characters at their places; without a place IGNORED, officially O."""
+        """Labels of the pieces: those of the characters at their positions; without a place IGNORED, officially O."""
         index = {label: number for number, label in enumerate(self.task.labels)}
         nowhere = index["O"] if self.official else IGNORED
         for record in features:
-            places = record.fields["places"]
+            positions = record.fields["positions"]
             numbers = np.array([index[tag] for tag in examples[record.example].gold])
-            yield np.where(places >= 0, numbers[places], nowhere)
+            yield np.where(positions >= 0, numbers[positions], nowhere)
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
         return {"labels": padded([f.fields["labels"] for f in features], IGNORED)} if with_gold else {}
@@ -146,8 +146,8 @@ def encode_windows(examples: Sequence[Any], kind: Kind) -> list[Features]:
     features = []
     for number, sentence in enumerate(kind.pieces.cut([example.text for example in examples])):
         windows = sentence.windows(limit, limit // 2)
-        for place, window in enumerate(windows):
-            overlaps = (limit // 2 * (place > 0), limit // 2 * (place < len(windows) - 1))
+        for position, window in enumerate(windows):
+            overlaps = (limit // 2 * (position > 0), limit // 2 * (position < len(windows) - 1))
             features.append(_window_features(number, window, overlaps, kind))
     return features
 
@@ -159,6 +159,22 @@ def _window_features(number: int, window: Cut, overlaps: tuple[int, int], kind: 
     left, right = overlaps[0] // 2, len(inner) - (overlaps[1] - overlaps[1] // 2)
     offsets = np.zeros((len(joined.ids), 2), dtype=np.int64)
     # the window's own offsets, since joining trims them once more with RoBERTa's processor
-    offsets[inner[left:right]] = np.array(window.trimmed_offsets()).reshape(-1, 2)[left:right]
-    places = np.where(offsets[:, 0] < offsets[:, 1], offsets[:, 0], -1)
-    return Features(number, joined.ids, joined.type_ids, {"offsets": offsets, "places": places, "truncated": False})
+    found = window.trimmed_offsets()
+    found = first_of_words(found, window.text) if kind.config.pieces == "first" else found
+    offsets[inner[left:right]] = np.array(found).reshape(-1, 2)[left:right]
+    positions = np.where(offsets[:, 0] < offsets[:, 1], offsets[:, 0], -1)
+    return Features(
+        number, joined.ids, joined.type_ids, {"offsets": offsets, "positions": positions, "truncated": False}
+    )
+
+
+def first_of_words(offsets: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]]:
+    """The first piece of a word, by spaces, stands for all of it; the others have no place."""
+    found: list[tuple[int, int]] = []
+    reached = 0
+    for start, end in offsets:
+        is_first = start < end and start >= reached and (start == 0 or text[start - 1].isspace())
+        if is_first:
+            reached = start + len(text[start:].split(maxsplit=1)[0])
+        found.append((start, reached) if is_first else (0, 0))
+    return found

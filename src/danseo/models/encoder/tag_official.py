@@ -44,20 +44,20 @@ def _features(number: int, letters: Letters, cuts: dict[str, Cut], kind: Kind) -
     whole.truncate(limit)
     joined = kind.pieces.join(whole)
     solid = np.flatnonzero([character != " " for character in letters.text])
-    places = _places(parts, solid, unknown, len(joined.ids))
+    positions = _positions(parts, solid, unknown, len(joined.ids))
     owners, firsts = _owners(parts, solid, unknown, len(joined.ids))
-    fields = _given(letters, places, owners, firsts) | {"truncated": truncated}
+    fields = _given(letters, positions, owners, firsts) | {"truncated": truncated}
     return Features(number, joined.ids, joined.type_ids, fields)
 
 
-def _given(letters: Letters, places: Array, owners: Array, firsts: Array) -> dict[str, Any]:
+def _given(letters: Letters, positions: Array, owners: Array, firsts: Array) -> dict[str, Any]:
     """The same about the text as it was given, where a syllable may be several characters."""
     if letters.starts is not None:
         starts = np.array(letters.starts)
-        places = np.where(places >= 0, starts[places], places)
+        positions = np.where(positions >= 0, starts[positions], positions)
         own = np.repeat(np.arange(len(owners)), np.diff(starts))
         owners, firsts = owners[own], firsts[own] & np.diff(own, prepend=-1).astype(bool)
-    return {"places": places, "owners": owners, "firsts": firsts}
+    return {"positions": positions, "owners": owners, "firsts": firsts}
 
 
 def mark_of(kind: Kind) -> str:
@@ -70,12 +70,12 @@ def mark_of(kind: Kind) -> str:
     return "##" if model == "WordPiece" else "▁"
 
 
-def _places(words: Sequence[Word], solid: Array, unknown: str, count: int) -> Array:
+def _positions(words: Sequence[Word], solid: Array, unknown: str, count: int) -> Array:
     """The character that labels each of the count pieces; -1 for the special ones, which are O."""
-    labelled = label_places(words, unknown)[: count - 2]
-    places = np.full(count, -1)
-    places[1 : 1 + len(labelled)] = [solid[p] if 0 <= p < len(solid) else -1 for p in labelled]
-    return places
+    labelled = label_positions(words, unknown)[: count - 2]
+    positions = np.full(count, -1)
+    positions[1 : 1 + len(labelled)] = [solid[p] if 0 <= p < len(solid) else -1 for p in labelled]
+    return positions
 
 
 def _owners(words: Sequence[Word], solid: Array, unknown: str, count: int) -> tuple[Array, Array]:
@@ -88,16 +88,16 @@ def _owners(words: Sequence[Word], solid: Array, unknown: str, count: int) -> tu
     return owners, firsts
 
 
-def label_places(words: Sequence[Word], unknown: str) -> list[int]:
+def label_positions(words: Sequence[Word], unknown: str) -> list[int]:
     """Which character, spaces not counted, labels each piece: its first, or in a word with [UNK] the word's first."""
-    places, place = [], 0
+    positions, position = [], 0
     for word, pieces in words:
-        start, counted = place, unknown not in pieces
+        start, counted = position, unknown not in pieces
         for piece in pieces:
-            places.append(place if piece else -1)
-            place += len(piece) if counted else 0
-        place = place if counted else start + len(word)
-    return places
+            positions.append(position if piece else -1)
+            position += len(piece) if counted else 0
+        position = position if counted else start + len(word)
+    return positions
 
 
 def tag_sources(words: Sequence[Word], unknown: str) -> list[Source]:
@@ -128,29 +128,29 @@ def _unknown_sources(units: Sequence[str], pointer: int, unknown: str) -> tuple[
 
 def _units(word: str, pieces: Sequence[str], unknown: str) -> list[str]:
     """The pieces, each [UNK] followed by one mark for every further character it seems to stand for."""
-    units, place = [], 0
+    units, position = [], 0
     for piece, after in zip(pieces, [*pieces[1:], ""], strict=True):
-        width = _unknown_width(word, place, after, unknown) if piece == unknown else len(piece)
+        width = _unknown_width(word, position, after, unknown) if piece == unknown else len(piece)
         units += [piece, *[_INSIDE] * (width - 1)] if piece == unknown else [piece]
-        place += width
+        position += width
     return units
 
 
-def _unknown_width(word: str, place: int, after: str, unknown: str) -> int:
+def _unknown_width(word: str, position: int, after: str, unknown: str) -> int:
     """Characters up to the first that looks like the piece after it, or to the end of the word."""
     if after == unknown:
         return 1
-    end = word.find(after[0], place + 1) if after else len(word)
-    return max(end - place, 1)
+    end = word.find(after[0], position + 1) if after else len(word)
+    return max(end - position, 1)
 
 
 def official_tags(numbers: Array, record: Features, text: str, labels: Sequence[str]) -> tuple[str, ...]:
     """Tags of all characters from the best label of every piece; spaces inside an entity join it."""
     owners, firsts = record.fields["owners"], record.fields["firsts"]
     tags = ["O"] * len(text)
-    for place in np.flatnonzero(owners >= 0):
-        tag = labels[numbers[owners[place]]]
-        tags[place] = tag if firsts[place] else tag.replace("B-", "I-")
+    for position in np.flatnonzero(owners >= 0):
+        tag = labels[numbers[owners[position]]]
+        tags[position] = tag if firsts[position] else tag.replace("B-", "I-")
     return tuple(fill_spaces(tags, text))
 
 
@@ -161,8 +161,8 @@ def fill_spaces(tags: Sequence[str], text: str) -> list[str]:
     for tag, character in zip(reversed(tags), reversed(text), strict=True):
         ahead = ahead if character == " " else tag
         follows.append(ahead)
-    for place, after in enumerate(reversed(follows)):
-        if text[place] == " ":
-            joins = place > 0 and after.startswith("I-") and filled[place - 1][1:] == after[1:]
-            filled[place] = after if joins else "O"
+    for position, after in enumerate(reversed(follows)):
+        if text[position] == " ":
+            joins = position > 0 and after.startswith("I-") and filled[position - 1][1:] == after[1:]
+            filled[position] = after if joins else "O"
     return filled

@@ -134,8 +134,8 @@ class Track(Kind):
         steps = max((len(ids) for values in targets for ids in values.values()), default=1)
         table = np.full((len(features), max(1, *map(len, targets)), steps), IGNORED, dtype=np.int64)
         for number, values in enumerate(targets):
-            for place, ids in enumerate(values.values()):
-                table[number, place, : len(ids)] = ids
+            for position, ids in enumerate(values.values()):
+                table[number, position, : len(ids)] = ids
         return {
             "gates": np.stack([record.fields["gates"] for record in features]),
             "slots": padded([[*values] or [0] for values in targets], 0),
@@ -172,7 +172,7 @@ class Track(Kind):
         written = {}
         for slot in np.flatnonzero(gates == PTR).tolist():
             ids = values[slot].tolist()
-            stop = next((place for place, id in enumerate(ids) if id in self._closing), len(ids))
+            stop = next((position for position, id in enumerate(ids) if id in self._closing), len(ids))
             written[slot] = tuple(ids[:stop])
         return written
 

@@ -65,10 +65,10 @@ class Said:
         code = _code(ids)
         for turn in reversed(turns):
             utterance = self._utterances[turn]
-            place = utterance.code.find(code)
-            if place >= 0:
-                places = [span for span in utterance.offsets[place : place + len(ids)] if span[0] < span[1]]
-                return normalize("NFC", utterance.text[places[0][0] : places[-1][1]]) if places else None
+            position = utterance.code.find(code)
+            if position >= 0:
+                positions = [span for span in utterance.offsets[position : position + len(ids)] if span[0] < span[1]]
+                return normalize("NFC", utterance.text[positions[0][0] : positions[-1][1]]) if positions else None
         return None
 
 

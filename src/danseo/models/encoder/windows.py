@@ -12,29 +12,29 @@ class Marked:
     """The pieces of a marked sentence, and where its four markers stand: subject's and object's, before and after."""
 
     ids: list[int]
-    places: list[int]
+    positions: list[int]
     widths: Sequence[int]
     """Pieces of each marker; 0 where an entity has none at that side."""
     mode: str = "whole"
 
     def ends(self, marker: int) -> int:
         """Where the text after a marker begins."""
-        return self.places[marker] + self.widths[marker]
+        return self.positions[marker] + self.widths[marker]
 
     def entities(self) -> tuple[Span, Span]:
         """Subject and object with their markers."""
-        return (self.places[0], self.ends(1)), (self.places[2], self.ends(3))
+        return (self.positions[0], self.ends(1)), (self.positions[2], self.ends(3))
 
 
 def fit_window(marked: Marked, budget: int, gap: int) -> Marked:
     """The sentence within the budget; no marker is ever lost. The caller sees to it that the markers fit."""
-    ids, places = marked.ids, marked.places
+    ids, positions = marked.ids, marked.positions
     if len(ids) <= budget:
         return marked
     first, second = sorted(marked.entities())
     both = first[0], max(first[1], second[1])
     if found := window(len(ids), both, budget):
-        moved = [place - found[0] for place in places]
+        moved = [position - found[0] for position in positions]
         return Marked(ids[slice(*found)], moved, marked.widths, "window")
     apart = first[1] <= second[0]
     halves = two_windows(len(ids), first, second, budget) if apart else None
@@ -42,7 +42,9 @@ def fit_window(marked: Marked, budget: int, gap: int) -> Marked:
         return _squeezed(marked, budget, gap, apart)
     (start, end), (start2, end2) = halves
     kept = [*ids[start:end], gap, *ids[start2:end2]]
-    moved = [place - start if place <= first[1] else place - start2 + end - start + 1 for place in places]
+    moved = [
+        position - start if position <= first[1] else position - start2 + end - start + 1 for position in positions
+    ]
     return Marked(kept, moved, marked.widths, "two windows")
 
 
@@ -78,17 +80,17 @@ def _centred(length: int, span: Span, size: int) -> Span:
 
 def _squeezed(marked: Marked, budget: int, gap: int, apart: bool) -> Marked:
     """Only the entities, the longest stretches between their markers cut to head and tail."""
-    order = sorted(range(len(marked.places)), key=lambda marker: (marked.places[marker], marked.ends(marker)))
-    inner = [marked.ids[marked.ends(a) : marked.places[b]] for a, b in pairwise(order)]
+    order = sorted(range(len(marked.positions)), key=lambda marker: (marked.positions[marker], marked.ends(marker)))
+    inner = [marked.ids[marked.ends(a) : marked.positions[b]] for a, b in pairwise(order)]
     if apart:
         inner[1] = inner[1] and [gap]
     limit = level([len(stretch) for stretch in inner], budget - sum(marked.widths))
-    kept, places = list[int](), [0] * len(marked.places)
+    kept, positions = list[int](), [0] * len(marked.positions)
     for marker, stretch in zip(order, [[], *inner], strict=True):
         kept += head_and_tail(stretch, limit, gap)
-        places[marker] = len(kept)
-        kept += marked.ids[marked.places[marker] : marked.ends(marker)]
-    return Marked(kept, places, marked.widths, "squeezed")
+        positions[marker] = len(kept)
+        kept += marked.ids[marked.positions[marker] : marked.ends(marker)]
+    return Marked(kept, positions, marked.widths, "squeezed")
 
 
 def level(lengths: Sequence[int], budget: int) -> int:

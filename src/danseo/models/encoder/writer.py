@@ -135,11 +135,11 @@ class Writer(nn.Module):
             return self._best_of_all(attention, share[..., None], states, wanted, source)[..., None]
         pieces = torch.full_like(wanted, self.end, dtype=torch.long)
         for rows in wanted.nonzero().split(self._rows()):
-            place = rows[:, 0], rows[:, 1]
-            spelling = share[place][:, None]
-            table = self._logits(states[place]).softmax(-1) * spelling
-            table.scatter_add_(1, source.ids[place[0]], attention[place] * (1 - spelling))
-            pieces[place] = table.argmax(-1)
+            position = rows[:, 0], rows[:, 1]
+            spelling = share[position][:, None]
+            table = self._logits(states[position]).softmax(-1) * spelling
+            table.scatter_add_(1, source.ids[position[0]], attention[position] * (1 - spelling))
+            pieces[position] = table.argmax(-1)
         return pieces[..., None]
 
     def _best_of_all(
@@ -230,8 +230,8 @@ class SlotHead(nn.Module):
         wanted = open_slots.gather(1, slots)
         start, states, source = _chosen(slots, start, states, source)
         _, pieces = self.writer.free(start, states, wanted, source, self.writer.longest)
-        example, place = wanted.nonzero(as_tuple=True)
-        values[example, slots[example, place], : pieces.shape[2]] = pieces[example, place]
+        example, position = wanted.nonzero(as_tuple=True)
+        values[example, slots[example, position], : pieces.shape[2]] = pieces[example, position]
         return values
 
 

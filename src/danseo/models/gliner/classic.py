@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from danseo.errors import DanseoError, WorkFailed
+from danseo.files import quote
 from danseo.models.spans import Span
 
 CLASSIC = "gliner_config.json"
@@ -64,8 +65,8 @@ class Worker:
     ) -> list[list[tuple[int, int, str, float]]]:
         """What is found under each word, in every text."""
         found: list[Any] = []
-        for place in range(0, len(texts), _BATCH):
-            part = list(texts[place : place + _BATCH])
+        for position in range(0, len(texts), _BATCH):
+            part = list(texts[position : position + _BATCH])
             spans = self._ask({"texts": part, "labels": list(words), "threshold": least}).get("spans")
             if not isinstance(spans, list) or len(spans) != len(part):
                 raise WorkFailed(
@@ -86,7 +87,12 @@ class Worker:
         if not line:
             code = self.process.wait()
             raise WorkFailed(f"{self.name}: the GLiNER process ended with code {code}; what it said stands above")
-        reply: dict[str, Any] = json.loads(line)
+        try:
+            reply = json.loads(line)
+        except ValueError:
+            reply = None
+        if not isinstance(reply, dict):
+            raise WorkFailed(f"{self.name}: the GLiNER process says what is no answer: {quote(line.strip(), 80)}")
         if "error" in reply:
             raise WorkFailed(f"{self.name}: the GLiNER process says {reply['error']}")
         return reply

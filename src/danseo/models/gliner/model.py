@@ -30,7 +30,7 @@ from danseo.tasks.task import Task
 from danseo.training.fit import Fitting, Progress
 from danseo.training.loop import Engine
 from danseo.training.numbers import settle
-from danseo.training.speed import Gear
+from danseo.training.speed import ComputeMode
 from danseo.training.workers import Workers
 
 WORDS = {"PS": "인물", "LC": "장소", "OG": "기관", "DT": "날짜", "TI": "시간", "QT": "수량"}
@@ -70,15 +70,15 @@ class Finder(ABC):
     def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> Fitted:
         """Learn from most of train, tune thresholds on the rest, answer dev."""
         learned, held = self._parted(train)
-        places = in_half(self.task, dev, self.config.train.select_on)
-        if not places:
+        positions = in_half(self.task, dev, self.config.train.select_on)
+        if not positions:
             raise DanseoError("no dev example falls into the select half; use --select-on dev for so small a set")
         events.begin()
         events.note(self._windows_line(dev))
         facts: dict[str, Any] = {"monitor": self.task.headline}
         seconds = 0.0
         if self.learns:
-            progress = self.learn(learned, [dev[place] for place in places], events)
+            progress = self.learn(learned, [dev[position] for position in positions], events)
             seconds = progress.seconds
             facts |= {"best_step": progress.best_step, "steps": progress.step, "select_score": finite(progress.best)}
         self.thresholds = tuned(self._found(held), [gold_spans(example) for example in held], types_of(self.task))
@@ -157,7 +157,7 @@ class Gliner(Finder):
             raise DanseoError("no training example is left beside those that thresholds are tuned on; raise limit")
         half = self.config.train.precision if self.config.train.precision in ("bf16", "fp16") else "fp32"
         tokens = self.config.train.batch_tokens
-        engine = Engine(self.network, Objective(), self.workers, Gear(half, "eager"), tokens, events.note)
+        engine = Engine(self.network, Objective(), self.workers, ComputeMode(half, "eager"), tokens, events.note)
         fitting = Fitting(engine, features, self.config.train, self.config.seed, events.run)
         return fitting.run_to_end(lambda: self._score(chosen), events)
 

@@ -82,7 +82,7 @@ class Objective:
 
 
 def features_of(number: int, text: str, spans: Sequence[Span], labels: Labels) -> Features:
-    """A text with the places of its entities under the words of their types."""
+    """A text with the positions of its entities under the words of their types."""
     gold: dict[str, list[dict[str, Any]]] = {words[0]: [] for words in labels.values()}
     for start, end, type, _ in spans:
         gold[labels[type][0]].append({"text": text[start:end], "start": start, "end": end})
@@ -120,10 +120,10 @@ def load_extractor(name: str, trust_remote_code: bool = False) -> Any:
     from danseo.models.encoder.network import quiet_transformers
 
     quiet_transformers()
-    place, options = pretrained(name)
+    position, options = pretrained(name)
     try:
         files = {
-            file: Path(checkpoint_file(place, file, options))
+            file: Path(checkpoint_file(position, file, options))
             for file in ("config.json", "encoder_config/config.json", "model.safetensors")
         }
     except Exception as error:  # of the Hub
@@ -134,7 +134,7 @@ def load_extractor(name: str, trust_remote_code: bool = False) -> Any:
     if "auto_map" in json.loads(files["encoder_config/config.json"].read_text("utf-8")) and not trust_remote_code:
         raise DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")
     try:
-        extractor = AutoExtractor.from_pretrained(place, word_splitter=Splitter(), **options)
+        extractor = AutoExtractor.from_pretrained(position, word_splitter=Splitter(), **options)
     except Exception as error:  # the library raises many kinds for the same few causes
         raise DanseoError(f"{name} does not load as a GLiNER 2 model: {_line(error)}") from None
     extractor.processor.sampling_config.synthetic_entity_label_prob = 0.0  # its labels are ours

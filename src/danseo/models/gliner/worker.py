@@ -18,7 +18,7 @@ from typing import Any
 
 def split(text: str, *rest: Any, **more: Any) -> Any:
     """Every character is a word."""
-    return ((letter, place, place + 1) for place, letter in enumerate(text) if not letter.isspace())
+    return ((letter, position, position + 1) for position, letter in enumerate(text) if not letter.isspace())
 
 
 def load(name: str) -> tuple[Any, str]:

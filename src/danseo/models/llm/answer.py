@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from danseo.models.llm.asking import Asking, Schema, compact, object_schema, only_key
 from danseo.models.llm.reply import Malformed, Reply
-from danseo.models.llm.spans import Places, composed
+from danseo.models.llm.spans import Composed, composed
 from danseo.models.llm.tag import copied
 from danseo.records import QuestionExample
 
@@ -46,11 +46,11 @@ class Answer(Asking):
             return Reply("", errors)
         if not isinstance(found, str):
             raise Malformed
-        places, part = Places(example.text), composed(found).strip()
-        start = places.text.find(part) if part else -1
+        passage, part = Composed(example.text), composed(found).strip()
+        start = passage.text.find(part) if part else -1
         if start < 0:
             return Reply(None, errors + Counter(["not_in_text"]))
-        first, last = places.original(start, start + len(part))
+        first, last = passage.original(start, start + len(part))
         return Reply(example.text[first:last], errors, (first, last))
 
     def pieces(self, example: QuestionExample, excess: int) -> list[Any]:

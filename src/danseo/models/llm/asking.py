@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from danseo.config import PromptConfig
-from danseo.models.llm.labels import listed
 from danseo.models.llm.reply import Malformed, Reply, json_object, spoken
 from danseo.models.llm.template import Template, filled
 from danseo.tasks.task import Task
@@ -24,6 +23,11 @@ class Told:
     user: str
     reply: str
     guid: str
+
+
+def listed(task: Task, labels: Sequence[str]) -> str:
+    """A line per label, with its meaning where the task has one in words."""
+    return "\n".join(f"- {label}: {words}" if (words := task.meanings.get(label)) else f"- {label}" for label in labels)
 
 
 class Asking(ABC):

@@ -27,10 +27,12 @@ class Request:
     """Label -> reply, where every reply is weighed instead of one written."""
     ends: str = "object"
     """Where a reply that nothing holds to a shape is over: after an object, a line, or lines before a blank one."""
+    told: dict[str, str] | None = field(default=None)
+    """Every possible reply by its label, for servers that tell what they did not write; replies do not depend on it."""
 
     def key(self, source: dict[str, Any]) -> str:
         """A hash of all that the reply depends on."""
-        whole = {**source, **{name: value for name, value in asdict(self).items() if name != "guid"}}
+        whole = {**source, **{name: value for name, value in asdict(self).items() if name not in ("guid", "told")}}
         return hashlib.sha256(json.dumps(whole, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
 
 

@@ -4,8 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from danseo.models.llm.asking import Asking, Schema, compact, object_schema, only_key
-from danseo.models.llm.labels import entity_type, listed
+from danseo.models.llm.asking import Asking, Schema, compact, listed, object_schema, only_key
 from danseo.models.llm.reply import Malformed, Reply
 from danseo.records import RelationExample
 from danseo.tasks.task import NO_LABEL
@@ -79,8 +78,8 @@ class Relate(Classify):
             "text": example.text,
             "subject": example.subject.word,
             "object": example.object.word,
-            "subject_type": entity_type(example.subject.type),
-            "object_type": entity_type(example.object.type),
+            "subject_type": self.task.meanings.get(example.subject.type, example.subject.type),
+            "object_type": self.task.meanings.get(example.object.type, example.object.type),
             "choices": "\n고를 수 있는 관계:\n" + listed(self.task, few) if self.allowed else "",
         }
 

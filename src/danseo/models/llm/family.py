@@ -74,6 +74,14 @@ def make_here(config: RunConfig, task: Task, device: str | None) -> Trainable:
     return Tuned(config, task, device)
 
 
+def with_template(config: RunConfig, task: Task, template: Template) -> RunConfig:
+    """The settings with the hash of a prompt that fits the task."""
+    from danseo.models.llm.kinds import make_asking
+
+    make_asking(task, config.prompt, template)
+    return replace(config, prompt=replace(config.prompt, template=template.sha256))
+
+
 def make_server(config: RunConfig, task: Task, device: str | None) -> Trainable:
     """A model to be asked."""
     from danseo.models.llm.prompted import Prompted
@@ -122,6 +130,17 @@ def prompting(family: Family, template: Template, limits: Limits) -> Family:
     return replace(family, make=make)
 
 
+def tuning(family: Family, template: Template) -> Family:
+    """The family of one `danseo train` with a prompt of the user's."""
+
+    def make(config: RunConfig, task: Task, device: str | None) -> Trainable:
+        from danseo.models.llm.tuned import Tuned
+
+        return Tuned(config, task, device, template)
+
+    return replace(family, make=make)
+
+
 ROWS = (
     Family(
         name="llm",
@@ -131,7 +150,7 @@ ROWS = (
         make=make_here,
         load=load_saved,
         size=lambda model, trust, offline: size_of(checkpoint_of(model), trust, offline),
-        place=checkpoint_of,
+        location=checkpoint_of,
         recipe="llm",
     ),
     Family(

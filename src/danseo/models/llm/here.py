@@ -14,7 +14,7 @@ from danseo.models.llm.calls import Call, Request
 from danseo.models.llm.guide import Guide, Guides
 from danseo.models.llm.reply import is_complete
 from danseo.models.llm.source import OnCall
-from danseo.models.llm.stream import Beginning, Stream, Tree
+from danseo.models.llm.stream import Beginning, Stream, Tree, log_sums
 from danseo.models.llm.writing import Writing
 
 _ROWS, _TOKENS = 16, 16384
@@ -60,21 +60,21 @@ class Here:
         """All requests, the longest first; every batch is noted as it ends."""
         prompts = [self.writing.prompt(request.messages) for request in requests]
         beginning = Beginning(self.model, common_beginning(prompts))
-        for places in batches([len(prompt) + r.tokens for prompt, r in zip(prompts, requests, strict=True)]):
+        for positions in batches([len(prompt) + r.tokens for prompt, r in zip(prompts, requests, strict=True)]):
             began = time.monotonic()
-            chosen = [requests[place] for place in places]
-            rests = [prompts[place][len(beginning) :] for place in places]
+            chosen = [requests[position] for position in positions]
+            rests = [prompts[position][len(beginning) :] for position in positions]
             replies = (
                 self._weigh(chosen, rests, beginning) if chosen[0].choices else self._write(chosen, rests, beginning)
             )
-            seconds = round((time.monotonic() - began) / len(places), 4)
-            for place, reply in zip(places, replies, strict=True):
+            seconds = round((time.monotonic() - began) / len(positions), 4)
+            for position, reply in zip(positions, replies, strict=True):
                 numbers: dict[str, Any] = {
-                    "prompt_tokens": len(prompts[place]),
+                    "prompt_tokens": len(prompts[position]),
                     "cached_tokens": len(beginning),
                     "seconds": seconds,
                 }
-                on_call(Call(keys[place], requests[place].guid, **reply, **numbers))
+                on_call(Call(keys[position], requests[position].guid, **reply, **numbers))
         return []
 
     # Weighing
@@ -90,7 +90,8 @@ class Here:
         for first in range(0, len(requests), most):
             part = slice(first, first + most)
             stream = Stream(self.model, beginning, len(rests[part]))
-            heads = torch.log_softmax(stream.feed(rests[part])[:, -1].float(), -1).cpu()
+            logits = stream.feed(rests[part])[:, -1]
+            heads = logits.double().cpu() - log_sums(logits)[:, None]
             weights = stream.weigh(trees[part])
             for some, tree, nodes, head in zip(choices[part], trees[part], weights, heads, strict=True):
                 yield _weighed(some, tree, nodes, head)
@@ -103,12 +104,12 @@ class Here:
         """Greedy replies; tokens without an alternative are taken as they are, rows that are done leave."""
         rows = [Row(self, request) for request in requests]
         stream, active = Stream(self.model, beginning, len(rows)), list(range(len(rows)))
-        feeds = [[*rest, *rows[place].start()] for place, rest in enumerate(rests)]
+        feeds = [[*rest, *rows[position].start()] for position, rest in enumerate(rests)]
         while active:
             logits = stream.feed(feeds)[:, -1]
             feeds, kept = [], []
-            for number, place in enumerate(active):
-                if tokens := rows[place].go_on(logits[number]):
+            for number, position in enumerate(active):
+                if tokens := rows[position].go_on(logits[number]):
                     feeds.append(tokens)
                     kept.append(number)
             if kept and len(kept) < len(active):
@@ -226,13 +227,13 @@ def common_beginning(prompts: Sequence[list[int]]) -> list[int]:
 
 def batches(lengths: Sequence[int]) -> list[list[int]]:
     """Places by falling length, in batches that the memory holds."""
-    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    order = sorted(range(len(lengths)), key=lambda position: -lengths[position])
     found: list[list[int]] = []
-    for place in order:
+    for position in order:
         if found and len(found[-1]) < _ROWS and (len(found[-1]) + 1) * lengths[found[-1][0]] <= _TOKENS:
-            found[-1].append(place)
+            found[-1].append(position)
         else:
-            found.append([place])
+            found.append([position])
     return found
 
 

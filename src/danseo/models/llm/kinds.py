@@ -28,9 +28,13 @@ def make_asking(task: Task, config: PromptConfig, template: Template) -> Asking:
         raise DanseoError(f"prompt.shape = {config.shape}: only entities can be written so; {task.name} takes json")
     if config.mode == "likelihood" and task.kind != "classify":
         raise DanseoError(f"prompt.mode = likelihood: only labels can be weighed one by one; {task.name} has none")
-    if config.allowed_only and task.name != "re":
-        raise DanseoError(f"prompt.allowed_only: only re has types that allow labels; {task.name} has none")
+    if config.allowed_only and task.form != "relation":
+        raise DanseoError(
+            f"prompt.allowed_only: only relations go by the types of their entities; {task.name} has none"
+        )
     if config.salvage and (task.kind != "tag" or config.shape != "json"):
         raise DanseoError("prompt.salvage: only entities in JSON can be saved from a reply that was cut off")
+    if task.kind not in KINDS:
+        raise DanseoError(f"{task.name}: language models are not asked for several labels; use an encoder or linear")
     kind = Relate if task.form == "relation" else KINDS[task.kind]
     return kind(task, config, template)

@@ -16,11 +16,11 @@ def load_language_model(config: RunConfig, name: str, adapters: Path | None = No
     """The model in memory, its tokenizer, and what tells it from others."""
     transformers = quiet_transformers()
     check_kind(name, config.trust_remote_code)
-    place, options = pretrained(name)
+    source, options = pretrained(name)
     options |= {"trust_remote_code": config.trust_remote_code}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
-        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=dtype_of(config), **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
+        model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype_of(config), **options)
     except (OSError, ValueError, KeyError) as error:
         raise DanseoError(f"llm:{name} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
     if not getattr(tokenizer, "is_fast", False):
@@ -35,9 +35,9 @@ def check_kind(name: str, trust_remote_code: bool = False) -> Any:
     """The configuration of a checkpoint that writes; others are refused before their weights are read."""
     from danseo.models.encoder.decoder import is_decoder
 
-    place, options = pretrained(name)
+    source, options = pretrained(name)
     try:
-        found = quiet_transformers().AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **options)
+        found = quiet_transformers().AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
     except (OSError, ValueError) as error:
         raise DanseoError(f"llm:{name} cannot be read: {' '.join(str(error).split())[:200]}") from None
     if not is_decoder(found):

@@ -54,9 +54,9 @@ class Parse(Asking):
         if len(found) != len(example.words):
             return Reply(None, errors + Counter(["wrong_length"]))
         own = self.wrong(example)
-        return Reply(tuple(self._word(pair, own, place, errors) for place, pair in enumerate(found)), errors)
+        return Reply(tuple(self._word(pair, own, position, errors) for position, pair in enumerate(found)), errors)
 
-    def _word(self, pair: list[Any], own: Sequence[tuple[int, str]], place: int, errors: Counter[str]) -> Any:
+    def _word(self, pair: list[Any], own: Sequence[tuple[int, str]], position: int, errors: Counter[str]) -> Any:
         """Head and relation of one word; what does not exist is a mistake of this word alone."""
         head, relation = pair
         if isinstance(head, bool) or not isinstance(head, int) or not isinstance(relation, str):
@@ -67,4 +67,4 @@ class Parse(Asking):
             errors["out_of_range"] += 1
         else:
             return head, relation
-        return own[place]
+        return own[position]

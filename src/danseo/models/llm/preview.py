@@ -54,5 +54,5 @@ def preview(config: RunConfig, task: Task, family: Family, root: Path, device: s
 
 def _three(parts: Sequence[Any]) -> list[Any]:
     """The first, the middle and the last."""
-    places = dict.fromkeys((0, len(parts) // 2, len(parts) - 1))
-    return [parts[place] for place in places]
+    positions = dict.fromkeys((0, len(parts) // 2, len(parts) - 1))
+    return [parts[position] for position in positions]

@@ -11,7 +11,7 @@ from typing import Any
 
 from danseo.config import RunConfig
 from danseo.display.progress import clock_time
-from danseo.errors import DanseoError, PartlyDone
+from danseo.errors import DanseoError, DataError, PartlyDone
 from danseo.files import parse_json, read_text, write_atomically
 from danseo.models.llm.asking import Asking, Told
 from danseo.models.llm.calls import Call, Calls, Request, sum_tokens
@@ -22,11 +22,14 @@ from danseo.models.llm.shots import Nearest, seeded, unseen
 from danseo.models.llm.source import Limits, Source
 from danseo.models.llm.template import Template, load_template, parsed
 from danseo.models.protocol import Answers, Events, Fitted
+from danseo.models.spans import sure_answers
 from danseo.records import Prediction
 from danseo.tasks.task import Task
 
 AGAIN = "이 답은 읽을 수 없습니다. 앞에서 정한 꼴의 답 하나만 다시 쓰세요."
 _SHOWN_EVERY = 15.0  # seconds
+_NEIGHBOURS = "neighbours.jsonl"
+"""In a model folder: the training examples among which the nearest are looked for."""
 OnDone = Callable[["Pace"], None]
 
 
@@ -140,10 +143,18 @@ class Prompted:
         predictions = self.ask(dev, _Shown(events.note))
         events.run.write_json("shots.json", self.used_shots)
         seconds = time.perf_counter() - began
-        return Fitted(Answers(predictions), self._device(), seconds, self._surroundings(seconds), self._scored())
+        return Fitted(
+            self.answers(dev, predictions), self._device(), seconds, self._surroundings(seconds), self._scored()
+        )
 
     def predict(self, examples: Sequence[Any]) -> Answers:
-        return Answers(self.ask(examples))
+        return self.answers(examples, self.ask(examples))
+
+    def answers(self, examples: Sequence[Any], predictions: list[Prediction]) -> Answers:
+        """The predictions, with what ensembles need: of tags, that the model is sure of what it says."""
+        if self.task.kind == "tag":
+            return sure_answers(self.task, examples, predictions)
+        return Answers(predictions)
 
     def _device(self) -> str:
         model = getattr(self.source, "model", None)
@@ -219,7 +230,8 @@ class Prompted:
             return Request(part.guid, messages, self.reply_tokens, choices=self.asking.choices(part))
         is_free = self.config.prompt.free
         schema, grammar = (None, None) if is_free else (self.asking.schema(part), self.asking.grammar(part))
-        return Request(part.guid, messages, self.reply_tokens, schema, grammar, ends=self.asking.ends)
+        told = None if self.source.weighs else self.asking.choices(part)
+        return Request(part.guid, messages, self.reply_tokens, schema, grammar, ends=self.asking.ends, told=told)
 
     # Asking
 
@@ -316,17 +328,35 @@ class Prompted:
         told = [asdict(self.asking.told(shot)) for shot in self.shots]
         document = {"state": self.asking.state(), "shots": told}
         write_atomically(folder / "prompt.json", json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+        if self.nearest:
+            kept = zip(self.nearest.train, self.nearest.texts, strict=True)
+            lines = [{"text": text, **asdict(self.asking.told(shot))} for shot, text in kept]
+            rows = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            write_atomically(folder / _NEIGHBOURS, "".join(rows))
 
     def restore(self, folder: Path) -> None:
         """Take up what save wrote."""
         document = parse_json(read_text(folder / "prompt.json"), folder / "prompt.json")
         self.asking.restore(document["state"])
         self.shots = [Told(**told) for told in document["shots"]]
-        if self.config.prompt.shots and not self.shots:
-            raise DanseoError(
-                f"{folder.parent} shows each question its nearest training examples, which it did not keep; for "
-                "answers to new lines make a run with --pick seeded"
-            )
+        if self.config.prompt.shots and self.config.prompt.pick == "nearest":
+            self.nearest = _saved_neighbours(folder)
+
+
+def _saved_neighbours(folder: Path) -> Nearest:
+    """The training examples among which a run looks for the nearest, as they are shown."""
+    path = folder / _NEIGHBOURS
+    if not path.is_file():
+        raise DanseoError(
+            f"{folder.parent} shows each question its nearest training examples, which it did not keep; make it anew "
+            "with danseo prompt … --force"
+        )
+    rows = [parse_json(line, path) for line in read_text(path).splitlines()]
+    try:
+        texts = [str(row.pop("text")) for row in rows]
+        return Nearest([Told(**row) for row in rows], texts)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise DataError(f"{path}: not what a run keeps of its examples; make the run anew with --force") from None
 
 
 def saved_template(folder: Path) -> Template:

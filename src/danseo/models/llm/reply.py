@@ -112,7 +112,7 @@ def is_complete(text: str) -> bool:
 def _ends(text: str) -> Iterator[int]:
     """Where the first JSON object closes, by its braces outside of texts."""
     depth, is_text, is_escaped = 0, False, False
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         if is_text:
             is_text, is_escaped = is_escaped or character != '"', character == "\\" and not is_escaped
         elif character == '"' and depth:
@@ -122,5 +122,5 @@ def _ends(text: str) -> Iterator[int]:
         elif character in "}]" and depth:
             depth -= 1
             if not depth:
-                yield place
+                yield position
                 return

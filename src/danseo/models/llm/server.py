@@ -16,6 +16,7 @@ from danseo.files import quote
 from danseo.models.llm.asking import Message, object_schema
 from danseo.models.llm.calls import Call, Request
 from danseo.models.llm.source import Limits, OnCall
+from danseo.models.llm.told import ALTERNATIVES, steps_of, told_weights
 
 _ATTEMPTS = 6
 _LONGEST_WAIT = 60.0  # seconds between two attempts
@@ -73,6 +74,7 @@ class Server:
         self.gate = Gate(self.limits.at_a_time)
         self._key = os.environ.get(self.limits.key_name, "")
         self._client: Any = None
+        self._alternatives = ALTERNATIVES  # until the server says that it tells none
         self._stopped, self._noting = threading.Event(), threading.Lock()
 
     @property
@@ -140,15 +142,17 @@ class Server:
     def _one(self, request: Request, key: str) -> Call | str:
         """One request with its repetitions; a text says why it failed for good."""
         began, why = self.timer.monotonic(), "stopped"
-        body = self._body(request)
         for attempt in range(1, _ATTEMPTS + 1):
             if self._stopped.is_set():
                 return f"{request.guid}: stopped"
             try:
+                body = self._body(request)
                 with self.gate:
                     reply = self._post(body)
                 if reply.status_code == 200:
                     return self._call(request, key, _document(reply, self.url), began, attempt)
+                if self._takes_no_alternatives(body, reply):
+                    continue
                 why, wait = self._why(reply), _wait(reply.headers.get("retry-after"), attempt)
                 if reply.status_code in (401, 403, 404):
                     raise _failure(f"{self.url} does not answer: {why}", reply.status_code)
@@ -171,12 +175,20 @@ class Server:
             "max_tokens": request.tokens + thinking,
             "logprobs": True,
         }
+        if request.told is not None and self._alternatives:
+            body["top_logprobs"] = self._alternatives
         if self.config.think != "auto":
             body["chat_template_kwargs"] = {"enable_thinking": self.config.think == "on"}
         if request.schema is not None and not self.config.free:
             shape = {"name": "reply", "strict": True, "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
         return body
+
+    def _takes_no_alternatives(self, body: dict[str, Any], reply: Any) -> bool:
+        """Whether a refusal is about alternatives to tokens; they are then asked for no more."""
+        is_so = reply.status_code in (400, 422) and "top_logprobs" in body and "logprobs" in str(reply.text)
+        self._alternatives = 0 if is_so else self._alternatives
+        return is_so
 
     def _post(self, body: dict[str, Any]) -> Any:
         library = http()
@@ -197,6 +209,7 @@ class Server:
     def _call(self, request: Request, key: str, document: dict[str, Any], began: float, attempt: int) -> Call:
         usage = document.get("usage") or {}
         text, finish = _spoken(document)
+        steps = steps_of(document) if request.told else None
         return Call(
             key,
             request.guid,
@@ -208,6 +221,7 @@ class Server:
             seconds=round(self.timer.monotonic() - began, 4),
             attempts=attempt,
             logprob=_logprob(document),
+            weights=told_weights(steps, request.told) if steps and request.told else None,
         )
 
 

@@ -52,14 +52,15 @@ def _group(task: Task, example: Any) -> str:
 
 
 class Nearest:
-    """The training examples most alike, by TF-IDF of character n-grams; the nearest comes last."""
+    """The training examples most similar, by TF-IDF of character n-grams; the nearest comes last."""
 
-    def __init__(self, train: Sequence[Any]) -> None:
+    def __init__(self, train: Sequence[Any], texts: Sequence[str] | None = None) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.train = list(train[:_NEIGHBOURS])
+        self.texts = list(texts) if texts is not None else [text_of(example) for example in self.train]
         self.vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 3), sublinear_tf=True)
-        self.matrix = self.vectorizer.fit_transform([text_of(example) for example in self.train])
+        self.matrix = self.vectorizer.fit_transform(self.texts)
 
     def of(self, examples: Sequence[Any], count: int) -> list[list[Any]]:
         """The nearest training examples of each example, the nearest last."""
@@ -69,5 +70,5 @@ class Nearest:
             scores = (self.vectorizer.transform(texts) @ self.matrix.T).toarray()
             for row in scores:
                 best = row.argsort(kind="stable")[::-1][:count]
-                found.append([self.train[place] for place in best[::-1]])
+                found.append([self.train[position] for position in best[::-1]])
         return found

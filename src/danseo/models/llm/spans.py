@@ -13,18 +13,18 @@ def composed(text: str) -> str:
 
 def occurrences(text: str, part: str) -> Iterator[int]:
     """Where a part begins, left to right; occurrences may overlap."""
-    place = text.find(part)
-    while place >= 0:
-        yield place
-        place = text.find(part, place + 1)
+    position = text.find(part)
+    while position >= 0:
+        yield position
+        position = text.find(part, position + 1)
 
 
 def occurrence_of(text: str, start: int, part: str) -> int:
     """Which occurrence of a part begins at a place, counted from 0."""
-    return sum(place < start for place in occurrences(text, part))
+    return sum(position < start for position in occurrences(text, part))
 
 
-class Places:
+class Composed:
     """From characters of the composed sentence back to those of the sentence as it is written."""
 
     def __init__(self, text: str) -> None:
@@ -36,6 +36,6 @@ class Places:
         """The same stretch in the sentence as it is written."""
         if self._ends is None:
             return start, end
-        first = max(place for place, length in enumerate(self._ends) if length <= start)
-        last = max(place for place, length in enumerate(self._ends) if length <= end)
+        first = max(position for position, length in enumerate(self._ends) if length <= start)
+        last = max(position for position, length in enumerate(self._ends) if length <= end)
         return first, last

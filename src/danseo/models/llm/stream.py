@@ -26,7 +26,7 @@ class Beginning:
 class Stream:
     """A batch of sequences behind a common beginning.
 
-    Every row keeps its own places, and masks are made from them: results do not depend on how rows are padded, also
+    Every row keeps its own positions, and masks are made from them: results do not depend on how rows are padded, also
     in layers that look only so far back.
     """
 
@@ -37,40 +37,40 @@ class Stream:
         if length and rows > 1:
             self.cache.batch_repeat_interleave(rows)
         self.real = torch.ones(rows, length, dtype=torch.bool)
-        self.places = torch.arange(length).repeat(rows, 1)
+        self.positions = torch.arange(length).repeat(rows, 1)
         self.lengths = [length] * rows
         types = set(getattr(model.config, "layer_types", None) or ())
         self.types = types if any("sliding" in name for name in types) else set[str]()
         self.window: int | None = getattr(model.config, "sliding_window", None)
 
     def feed(self, rows: Sequence[Sequence[int]], keep: int = 1) -> Tensor:
-        """Add tokens to every row; the logits of the last so many places come out."""
+        """Add tokens to every row; the logits of the last so many positions come out."""
         width = max(map(len, rows))
-        ids, real, places = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
+        ids, real, positions = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
         for number, row in enumerate(rows):
             start = width - len(row)
             ids[number, start:] = torch.tensor(row)
             real[number, start:] = 1
-            places[number, start:] = torch.arange(self.lengths[number], self.lengths[number] + len(row))
+            positions[number, start:] = torch.arange(self.lengths[number], self.lengths[number] + len(row))
             self.lengths[number] += len(row)
-        return self._forward(ids, real.bool(), places, keep)
+        return self._forward(ids, real.bool(), positions, keep)
 
     @torch.inference_mode()
-    def _forward(self, ids: Tensor, real: Tensor, places: Tensor, keep: Any, seen: Tensor | None = None) -> Tensor:
+    def _forward(self, ids: Tensor, real: Tensor, positions: Tensor, keep: Any, seen: Tensor | None = None) -> Tensor:
         """Compute new columns; seen says which of them see which, where that is not simply those before."""
         old = self.real.shape[1]
-        self.real, self.places = torch.cat([self.real, real], 1), torch.cat([self.places, places], 1)
+        self.real, self.positions = torch.cat([self.real, real], 1), torch.cat([self.positions, positions], 1)
         width = ids.shape[1]
         order = torch.ones(width, width, dtype=torch.bool).tril() if seen is None else seen
         visible = self.real[:, None, :].expand(-1, width, -1).clone()
         visible[:, :, old:] &= order
         visible[:, :, old:] |= torch.eye(width, dtype=torch.bool)  # padding sees itself: a softmax of nothing is none
-        away = places[:, :, None] - self.places[:, None, :]
+        away = positions[:, :, None] - self.positions[:, None, :]
         device = self.model.device
         found = self.model(
             input_ids=ids.to(device),
             attention_mask=self._masks(visible, away),
-            position_ids=places.to(device),
+            position_ids=positions.to(device),
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=keep,
@@ -101,20 +101,20 @@ class Stream:
         """Go on with some of the rows."""
         chosen = torch.tensor(rows)
         self.cache.batch_select_indices(chosen.to(self.model.device))
-        self.real, self.places = self.real[chosen], self.places[chosen]
+        self.real, self.positions = self.real[chosen], self.positions[chosen]
         self.lengths = [self.lengths[row] for row in rows]
 
     def weigh(self, trees: Sequence["Tree"]) -> list[Tensor]:
         """Log-probabilities of every node of each row's tree, given the row and the nodes above it."""
         width = max(len(tree.tokens) for tree in trees)
-        ids, real, places = (torch.zeros(len(trees), width, dtype=torch.long) for _ in range(3))
+        ids, real, positions = (torch.zeros(len(trees), width, dtype=torch.long) for _ in range(3))
         seen = torch.zeros(len(trees), width, width, dtype=torch.bool)
         for number, tree in enumerate(trees):
             size = len(tree.tokens)
             ids[number, :size], real[number, :size] = torch.tensor(tree.tokens), 1
-            places[number, :size] = self.lengths[number] + torch.tensor(tree.depths)
+            positions[number, :size] = self.lengths[number] + torch.tensor(tree.depths)
             seen[number, :size, :size] = tree.seen()
-        logits = self._forward(ids, real.bool(), places, width, seen)
+        logits = self._forward(ids, real.bool(), positions, width, seen)
         return [tree.weights(rows) for tree, rows in zip(trees, logits, strict=True)]
 
 
@@ -155,8 +155,16 @@ class Tree:
         rows = {parent: row for row, parent in enumerate(parents)}
         below = [node for node, parent in enumerate(self.above) if parent >= 0]
         if below:
-            normal = torch.logsumexp(logits[parents].float(), -1)
+            normal = log_sums(logits[parents])
             at = torch.tensor([rows[self.above[node]] for node in below])
-            chosen = logits[[self.above[node] for node in below], [self.tokens[node] for node in below]].float()
-            found[below] = (chosen - normal[at]).cpu()
+            chosen = logits[[self.above[node] for node in below], [self.tokens[node] for node in below]].cpu()
+            found[below] = (chosen.double() - normal[at]).float()
         return found
+
+
+def log_sums(logits: Tensor) -> Tensor:
+    """The log of what all tokens weigh together, row by row.
+
+    In float64: after one likely token float32 loses hundreds of thousands of unlikely ones, 5e-4 for a whole label.
+    """
+    return torch.stack([torch.logsumexp(row.double().cpu(), -1) for row in logits])

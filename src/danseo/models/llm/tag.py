@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from danseo.metrics.tagging import spans_of
 from danseo.models.llm.asking import Asking, Schema, compact, object_schema, only_key
 from danseo.models.llm.reply import Malformed, Reply, is_open, spoken, why_not
-from danseo.models.llm.spans import Places, Span, composed, occurrence_of, occurrences
+from danseo.models.llm.spans import Composed, Span, composed, occurrence_of, occurrences
 from danseo.records import TextExample
 
 _MOST = 60
@@ -85,17 +85,17 @@ class Tag(Asking):
 
     def _tags(self, example: TextExample, items: Sequence[Item]) -> tuple[tuple[str, ...], Counter[str]]:
         """A tag per character from triplets, and what was wrong with them."""
-        places, errors, spans = Places(example.text), Counter[str](), list[Span]()
+        sentence, errors, spans = Composed(example.text), Counter[str](), list[Span]()
         for part, kind, number in items:
             if number is None:
                 errors["occ_missing"] += 1
-            problem, start = self._found(places.text, part, kind, number or 0)
+            problem, start = self._found(sentence.text, part, kind, number or 0)
             if problem:
                 errors[problem] += 1
             else:
                 spans.append((start, start + len(part), kind))
         kept = resolved(spans, errors)
-        return tagged(len(example.text), [(*places.original(start, end), kind) for start, end, kind in kept]), errors
+        return tagged(len(example.text), [(*sentence.original(start, end), kind) for start, end, kind in kept]), errors
 
     def _found(self, text: str, part: str, kind: str, number: int) -> tuple[str, int]:
         """What is wrong with a triplet, or where it stands."""
@@ -108,16 +108,16 @@ class Tag(Asking):
 
     def _inline(self, example: TextExample, text: str, finish: str | None) -> tuple[tuple[str, ...], Counter[str]]:
         """Tags written into the sentence; without them it has to be the sentence itself."""
-        places, errors = Places(example.text), Counter[str]()
+        sentence, errors = Composed(example.text), Counter[str]()
         line = composed(text.split("\n")[0])
         bare, spans = _untagged(line)
-        if bare.strip() != places.text.strip():
+        if bare.strip() != sentence.text.strip():
             raise Malformed(*why_not(text, finish))
-        shift = len(places.text) - len(places.text.lstrip()) - (len(bare) - len(bare.lstrip()))
+        shift = len(sentence.text) - len(sentence.text.lstrip()) - (len(bare) - len(bare.lstrip()))
         known = [(start + shift, end + shift, kind) for start, end, kind in spans if kind in self.names]
         errors["unknown_type"] += len(spans) - len(known)
         kept = resolved(known, errors)
-        tags = tagged(len(example.text), [(*places.original(start, end), kind) for start, end, kind in kept])
+        tags = tagged(len(example.text), [(*sentence.original(start, end), kind) for start, end, kind in kept])
         return tags, +errors
 
 
@@ -167,17 +167,17 @@ def complete_items(text: str) -> list[Item]:
     """The whole triplets of a reply that breaks off."""
     decoder, items = json.JSONDecoder(), list[Item]()
     match = re.search(r'"entities"\s*:\s*\[', text)
-    place = match.end() if match else len(text)
-    while place < len(text):
+    position = match.end() if match else len(text)
+    while position < len(text):
         try:
-            found, place = decoder.raw_decode(text, place)
+            found, position = decoder.raw_decode(text, position)
             items.append(_item(found))
         except (ValueError, RecursionError, Malformed):
             break
-        comma = re.compile(r"\s*,\s*").match(text, place)
+        comma = re.compile(r"\s*,\s*").match(text, position)
         if not comma:
             break
-        place = comma.end()
+        position = comma.end()
     return items
 
 

@@ -20,7 +20,7 @@ class Track(Asking):
     def shown(self, example: DialogueExample) -> dict[str, str]:
         # the user speaks last, so that cut dialogues keep their speakers
         first = (len(example.turns) + 1) % 2
-        lines = (f"{_SPEAKERS[(first + place) % 2]}: {turn}" for place, turn in enumerate(example.turns))
+        lines = (f"{_SPEAKERS[(first + position) % 2]}: {turn}" for position, turn in enumerate(example.turns))
         return {"turns": "\n".join(lines)}
 
     def schema(self, example: Any) -> Schema:

@@ -20,6 +20,7 @@ from danseo.models.llm.family import checkpoint_of
 from danseo.models.llm.here import Here, ends_of
 from danseo.models.llm.loading import load_language_model
 from danseo.models.llm.prompted import Prompted
+from danseo.models.llm.template import Template
 from danseo.models.llm.writing import Writing
 from danseo.models.protocol import Answers, Events, Fitted
 from danseo.runs.directory import folder_identity
@@ -31,7 +32,7 @@ from danseo.training.fit import Fitting, Progress
 from danseo.training.loop import Engine
 from danseo.training.network import TrainableNetwork, tensors
 from danseo.training.numbers import conditions, settle
-from danseo.training.speed import Gear
+from danseo.training.speed import ComputeMode
 from danseo.training.workers import Workers
 
 
@@ -86,11 +87,11 @@ class Replies:
 def encoded(asking: Asking, writing: Writing, examples: Sequence[Any], longest: int) -> tuple[list[Features], int]:
     """Prompts with their right replies and how many were longer than the model is to read; these are left out."""
     found: list[Features] = []
-    for place, example in enumerate(examples):
+    for position, example in enumerate(examples):
         prompt = writing.prompt(asking.messages(example))
         ids = [*prompt, *writing.reply(asking.gold(example)), writing.end]
         if len(ids) <= longest:
-            found.append(Features(place, ids, [], {"start": len(prompt)}))
+            found.append(Features(position, ids, [], {"start": len(prompt)}))
     return found, len(examples) - len(found)
 
 
@@ -99,7 +100,7 @@ class Tuned:
 
     reads_pos = False
 
-    def __init__(self, config: RunConfig, task: Task, device: str | None) -> None:
+    def __init__(self, config: RunConfig, task: Task, device: str | None, template: Template | None = None) -> None:
         self.config, self.task, self.workers = config, task, Workers(device)
         check_settings(config.train)
         if config.prompt.shots:
@@ -117,7 +118,7 @@ class Tuned:
             model.enable_input_require_grads()
         self.model = model.to(self.workers.device)
         self.writing = Writing(self.tokenizer, config.prompt.think, ends_of(model))
-        self.prompted = Prompted(config, task, self._here())
+        self.prompted = Prompted(config, task, self._here(), template)
 
     def _here(self) -> Here:
         return Here(self.model, self.writing, self.config, f"{self.identity}+tuned")
@@ -129,7 +130,7 @@ class Tuned:
         self.prompted.prepare(train, dev)
         asking, longest = self.prompted.asking, self.config.head.max_length
         features, left = encoded(asking, self.writing, train, longest)
-        self.dev, self.chosen = list(dev), [dev[place] for place in self._select(dev)]
+        self.dev, self.chosen = list(dev), [dev[position] for position in self._select(dev)]
         self.judging, _ = encoded(asking, self.writing, self.chosen, longest)
         if not features or not self.judging:
             raise DanseoError(f"head.max_length = {longest}: no example fits; the prompt alone may be longer")
@@ -140,28 +141,28 @@ class Tuned:
         return self._answered(progress, left, events)
 
     def _select(self, dev: Sequence[Any]) -> list[int]:
-        places = in_half(self.task, dev, self.config.train.select_on)
-        if not places:
+        positions = in_half(self.task, dev, self.config.train.select_on)
+        if not positions:
             raise DanseoError("no dev example falls into the select half; use --select-on dev for so small a set")
-        return places
+        return positions
 
     def _train(self, features: list[Features], events: Events) -> Progress:
         pad = self.tokenizer.pad_token_id
         network = ReplyNetwork(
             self.model, pad if pad is not None else self.writing.end, keeps_frozen=not self.config.train.lora
         )
-        engine = Engine(network, Replies(features), self.workers, self._gear(network), self._tokens(), events.note)
+        engine = Engine(network, Replies(features), self.workers, self._mode(network), self._tokens(), events.note)
         fitting = Fitting(engine, features, self.config.train, self.config.seed, events.run)
         progress = fitting.run_to_end(lambda: self._judged(engine), events)
         self.engine = engine
         return progress
 
-    def _gear(self, network: ReplyNetwork) -> Gear:
-        named = self.config.train.precision
+    def _mode(self, network: ReplyNetwork) -> ComputeMode:
+        named, attention = self.config.train.precision, self.config.train.attention
         half = "bf16" if self.model.dtype == torch.bfloat16 else "fp32"
-        gear = Gear(half if named == "auto" else named, "sdpa" if self.config.train.attention == "auto" else "eager")
-        gear.engage(network)
-        return gear
+        mode = ComputeMode(half if named == "auto" else named, "sdpa" if attention == "auto" else attention)
+        mode.engage(network)
+        return mode
 
     def _tokens(self) -> int:
         return self.config.train.batch_tokens
@@ -182,7 +183,7 @@ class Tuned:
         self.prompted.calls = Calls(events.run.path / "calls.jsonl")
         if self.config.train.gradient_checkpointing:
             self.model.gradient_checkpointing_disable()
-        answers = self.prompted.ask(self.dev)
+        answers = self.prompted.predict(self.dev)
         facts = self.prompted._surroundings(time.perf_counter() - began) | conditions(self.workers)
         facts |= {
             "parameters": sum(weight.numel() for weight in self.model.parameters()),
@@ -195,7 +196,7 @@ class Tuned:
         best = {"monitor": judge, "best_step": progress.best_step, "steps": progress.step}
         best |= {"select_score": finite(progress.best), "select_loss": finite(loss_of(self.engine, self.judging))}
         device = str(self.workers.device)
-        return Fitted(Answers(answers), device, progress.seconds, facts, best | self.prompted._scored())
+        return Fitted(answers, device, progress.seconds, facts, best | self.prompted._scored())
 
     # Answering and saving
 

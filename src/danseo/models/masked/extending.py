@@ -58,5 +58,5 @@ def _regrown(model: Any, seq_len: int) -> Any:
 def _tiled(table: Tensor, seq_len: int, skipped: int) -> Tensor:
     """The rows before the first position as they are, then the learned ones over and over."""
     learned = table[skipped:]
-    places = torch.arange(seq_len, device=table.device) % len(learned)
-    return torch.cat([table[:skipped], learned[places]])
+    positions = torch.arange(seq_len, device=table.device) % len(learned)
+    return torch.cat([table[:skipped], learned[positions]])

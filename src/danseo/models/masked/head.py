@@ -39,18 +39,18 @@ def hidden_states(model: Any, ids: Tensor, mask: Tensor, documents: Tensor | Non
         outputs = body.encoder(embedded, _together(documents, mask).unsqueeze(1), output_hidden_states=False)
     else:
         offset = model.config.pad_token_id + 1 if model.config.model_type in _COUNTED_FROM_PADDING else 0
-        places = (restarted(documents) + offset) * mask if offset else restarted(documents)
+        positions = (restarted(documents) + offset) * mask if offset else restarted(documents)
         attention = _attention(model, _together(documents, mask).unsqueeze(1))
-        outputs = model.base_model(input_ids=ids, attention_mask=attention, position_ids=places)
+        outputs = model.base_model(input_ids=ids, attention_mask=attention, position_ids=positions)
     states: Tensor = outputs.last_hidden_state
     return states
 
 
-def states_at(model: Any, places: Tensor, ids: Tensor, mask: Tensor, documents: Tensor | None = None) -> Tensor:
-    """As hidden_states, but only those at some places of each row: rows x places x width."""
-    with last_layer(model).at(places) as shortened:
+def states_at(model: Any, positions: Tensor, ids: Tensor, mask: Tensor, documents: Tensor | None = None) -> Tensor:
+    """As hidden_states, but only those at some positions of each row: rows x positions x width."""
+    with last_layer(model).at(positions) as shortened:
         states = hidden_states(model, ids, mask, documents)
-    return states if shortened else taken(states, places)
+    return states if shortened else taken(states, positions)
 
 
 _COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert")
@@ -58,10 +58,10 @@ _COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert")
 
 def restarted(documents: Tensor) -> Tensor:
     """Positions that begin at 0 with every document of a row: 0 0 0 1 1 gives 0 1 2 0 1."""
-    places = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    positions = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
     begins = torch.ones_like(documents, dtype=torch.bool)
     begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
-    return places - torch.where(begins, places, 0).cummax(dim=1).values
+    return positions - torch.where(begins, positions, 0).cummax(dim=1).values
 
 
 def _together(documents: Tensor, mask: Tensor) -> Tensor:
@@ -74,8 +74,8 @@ def _attention(model: Any, together: Tensor) -> Any:
     """The mask as the attention in use takes it; ModernBERT has a second one for its local layers."""
     if model.config.model_type != "modernbert":
         return _as_bias(model, together)
-    places = torch.arange(together.shape[-1], device=together.device)
-    near = (places.unsqueeze(0) - places.unsqueeze(1)).abs() <= model.config.local_attention // 2
+    positions = torch.arange(together.shape[-1], device=together.device)
+    near = (positions.unsqueeze(0) - positions.unsqueeze(1)).abs() <= model.config.local_attention // 2
     return {"full_attention": _as_bias(model, together), "sliding_attention": _as_bias(model, together & near)}
 
 

@@ -24,7 +24,7 @@ class MaskedNetwork(Network):
 
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         inputs = (batch["input_ids"], batch["attention_mask"], batch.get("documents"))
-        states = states_at(self.model, batch["places"], *inputs)
+        states = states_at(self.model, batch["positions"], *inputs)
         return {"logits": vocabulary_logits(self.model, at_gaps(states, batch))}
 
     def collate(self, features: list[Features], kind: Any, with_gold: bool) -> dict[str, Tensor]:
@@ -36,11 +36,11 @@ class MaskedNetwork(Network):
         arrays = {
             "input_ids": padded([one.ids for one in masked], pad),
             "attention_mask": padded([np.ones(len(one.ids), dtype=np.int64) for one in masked], 0),
-            "places": padded([one.places for one in masked], 0),
-            "gaps": _gaps([len(one.places) for one in masked]),
+            "positions": padded([one.positions for one in masked], 0),
+            "gaps": _gaps([len(one.positions) for one in masked]),
             "labels": np.concatenate([one.labels for one in masked]).astype(np.int64),
             "weights": np.concatenate([one.weights for one in masked]).astype(np.float32),
-            "owners": np.repeat(np.arange(len(masked)), [len(one.places) for one in masked]),
+            "owners": np.repeat(np.arange(len(masked)), [len(one.positions) for one in masked]),
         }
         parts = [record.fields.get("parts", ()) for record in features]
         if max(map(len, parts)) > 1:
@@ -53,7 +53,7 @@ class MaskedNetwork(Network):
 
 
 def _gaps(counts: Sequence[int]) -> Array:
-    """Which of the padded places are gaps, by number: a GPU would have to be asked how many a mask picks."""
+    """Which of the padded positions are gaps, by number: a GPU would have to be asked how many a mask picks."""
     width = max(counts, default=0)
     numbers = [np.arange(row * width, row * width + count) for row, count in enumerate(counts)]
     found: Array = np.concatenate(numbers)
@@ -61,7 +61,7 @@ def _gaps(counts: Sequence[int]) -> Array:
 
 
 def at_gaps(padded_values: Tensor, batch: dict[str, Tensor]) -> Tensor:
-    """What belongs to gaps, of values at all places."""
+    """What belongs to gaps, of values at all positions."""
     return padded_values.flatten(0, 1)[batch["gaps"]]
 
 
@@ -105,7 +105,7 @@ class MaskedKind:
 
 
 def by_record(columns: dict[str, Tensor], owners: Tensor, records: int) -> list[Outputs]:
-    """Columns over the places of a whole batch, cut into those of each record."""
+    """Columns over the positions of a whole batch, cut into those of each record."""
     cuts = np.searchsorted(owners.cpu().numpy(), np.arange(1, records))
     parts = {name: np.split(column.cpu().numpy(), cuts) for name, column in columns.items()}
     return [{name: part[k] for name, part in parts.items()} for k in range(records)]

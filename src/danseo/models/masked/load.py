@@ -4,11 +4,10 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.errors import DanseoError
-from danseo.hub import from_hub, pretrained
+from danseo.hub import folder_of, from_hub, pretrained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +66,7 @@ class MaskedModel:
         return cls(model, tokenizer, where, usable_precision(model, where, precision, on_note), name=source)
 
     def gap_logits(
-        self, inputs: Sequence[Sequence[int]], places: Sequence[int], on_done: Callable[[int], None] = lambda n: None
+        self, inputs: Sequence[Sequence[int]], positions: Sequence[int], on_done: Callable[[int], None] = lambda n: None
     ) -> Iterator[tuple[list[int], "Tensor"]]:
         """The scores of the whole vocabulary at one place of each input: (indices, one row each), a batch at a time."""
         import torch
@@ -80,24 +79,24 @@ class MaskedModel:
         try:
             for part in packed(range(len(inputs)), lengths, self.batch_tokens):
                 with torch.inference_mode():
-                    rows = self._forward([inputs[k] for k in part], [places[k] for k in part])
+                    rows = self._forward([inputs[k] for k in part], [positions[k] for k in part])
                 yield part, rows
                 on_done(len(part))
         finally:
             self.model.train(was_training)
 
-    def _forward(self, inputs: list[Sequence[int]], places: list[int]) -> "Tensor":
+    def _forward(self, inputs: list[Sequence[int]], positions: list[int]) -> "Tensor":
         import torch
 
         from danseo.models.masked.head import states_at, vocabulary_logits
-        from danseo.training.speed import Gear
+        from danseo.training.speed import ComputeMode
 
         width, pad = max(map(len, inputs)), self.tokenizer.pad_token_id or 0
         ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in inputs], device=self.device)
         lengths = torch.tensor([len(row) for row in inputs], device=self.device)
         mask = (torch.arange(width, device=self.device)[None] < lengths[:, None]).long()
-        gaps = torch.tensor(places, device=self.device).unsqueeze(-1)
-        with Gear(self.precision, "").autocast(self.device):
+        gaps = torch.tensor(positions, device=self.device).unsqueeze(-1)
+        with ComputeMode(self.precision, "").autocast(self.device):
             states = states_at(self.model, gaps, ids, mask)
             return vocabulary_logits(self.model, states[:, 0]).float()
 
@@ -162,18 +161,18 @@ def usable_precision(model: Any, device: str, precision: str, on_note: Callable[
     from danseo.config import TrainConfig
     from danseo.data.find import cache_root
     from danseo.models.encoder.network import Network
-    from danseo.training.speed import choose_gear
+    from danseo.training.speed import choose_mode
 
     model.to(device)
     config = TrainConfig(precision=precision, attention=model.config._attn_implementation)  # type: ignore[arg-type]
     memory = cache_root() / "measured.json"
-    return choose_gear(Network(model, None), config, torch.device(device), memory, on_note=on_note).precision
+    return choose_mode(Network(model, None), config, torch.device(device), memory, on_note=on_note).precision
 
 
 def weights_hash(source: str, trust_remote_code: bool = False) -> str:
     """Sixteen hex digits of a checkpoint's weights and configuration; a Hub id counts with its revision."""
-    folder = Path(source)
-    if not folder.is_dir():
+    folder = folder_of(source)
+    if not folder:
         from danseo.models.encoder.network import load_encoder_config
 
         revision = getattr(load_encoder_config(source, trust_remote_code), "_commit_hash", None)

@@ -46,7 +46,7 @@ class Generator(nn.Module):
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """The scores of all pieces at the gaps."""
         inputs = (batch["input_ids"], batch["attention_mask"], batch.get("documents"))
-        states = at_gaps(states_at(self.body, batch["places"], *inputs), batch)
+        states = at_gaps(states_at(self.body, batch["positions"], *inputs), batch)
         return nn.functional.linear(self.widen(states), self.body.get_input_embeddings().weight, self.bias)
 
 
@@ -81,7 +81,7 @@ class ReplacedNetwork(MaskedNetwork):
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         guesses = torch.log_softmax(self.generator(batch).float(), dim=-1)
         pieces = drawn(guesses.detach(), batch["draws"], self.specials)
-        gaps = batch["owners"], at_gaps(batch["places"], batch)
+        gaps = batch["owners"], at_gaps(batch["positions"], batch)
         ids = batch["input_ids"].index_put(gaps, pieces)
         replaced = torch.zeros_like(ids, dtype=torch.bool).index_put(gaps, pieces != batch["labels"])
         states = hidden_states(self.model, ids, batch["attention_mask"], batch.get("documents"))

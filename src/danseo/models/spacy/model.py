@@ -88,13 +88,13 @@ class Trained(Pipeline):
     def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> Fitted:
         ceiling = Ceiling(self.task, self.nlp.make_doc, dev)
         examples = [self._example(example) for example in train]
-        places = in_half(self.task, dev, self.config.train.select_on)
-        if not places:
+        positions = in_half(self.task, dev, self.config.train.select_on)
+        if not positions:
             raise DanseoError("no dev example falls into the select half; use --select-on dev for so small a set")
         events.begin()
         events.run.write_json("preflight.json", ceiling.as_dict())
         events.note(ceiling.line())
-        self.chosen = [dev[place] for place in places]
+        self.chosen = [dev[position] for position in positions]
         self.docs = [self.nlp.make_doc(example.text) for example in self.chosen]
         standing = self._learn(examples, events)
         best = {"monitor": self.task.headline, "best_step": standing.best_step, "steps": standing.number}

@@ -85,14 +85,14 @@ def whole(text: str, found: Sequence[Stretch]) -> list[Stretch]:
     """The stretches that share no character with others, and single characters everywhere else."""
     times = [0] * len(text)
     for start, end in found:
-        for place in range(start, end):
-            times[place] += 1
+        for position in range(start, end):
+            times[position] += 1
     kept = [
         (start, end)
         for start, end in dict.fromkeys(found)
         if start < end and max(times[start:end]) == 1 and not any(map(str.isspace, text[start:end]))
     ]
-    covered = {place for start, end in kept for place in range(start, end)}
+    covered = {position for start, end in kept for position in range(start, end)}
     single = [(k, k + 1) for k, letter in enumerate(text) if k not in covered and not letter.isspace()]
     return sorted(kept + single)
 
@@ -101,14 +101,14 @@ def laid_out(text: str, stretches: Sequence[Stretch]) -> tuple[list[str], list[b
     """Words, and whether a space follows each, that make up the text; other blanks are words of their own."""
     words: list[str] = []
     spaces: list[bool] = []
-    place = 0
+    position = 0
     for start, end in [*stretches, (len(text), len(text))]:
-        gap = text[place:start]
+        gap = text[position:start]
         if words and gap.startswith(" "):
             spaces[-1], gap = True, gap[1:]
         for word in (gap, text[start:end]):
             if word:
                 words.append(word)
                 spaces.append(False)
-        place = end
+        position = end
     return words, spaces

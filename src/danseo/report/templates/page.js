@@ -38,7 +38,7 @@
   const sortBody = (body, place, number, down) => {
     const rows = [...body.rows].filter((row) => !row.classList.contains("heading")).map((row) => {
       const cell = row.cells[place];
-      return { row, value: number ? parseFloat(cell.dataset.v) : cell.textContent };
+      return { row, value: number ? parseFloat(cell.dataset.v ?? cell.textContent.replace(/,/g, "")) : cell.textContent };
     });
     rows.sort((a, b) => {
       if (!number) return order.compare(a.value, b.value) * (down ? -1 : 1);
@@ -81,7 +81,7 @@
   document.addEventListener("change", filter);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    const field = all("input[type=search]").find((each) => each.offsetParent);
+    const field = all("input[type=search]").find((each) => each.offsetParent && !each.closest("details:not([open])"));
     if (field) { event.preventDefault(); field.focus(); }
   });
 })();

@@ -54,29 +54,56 @@ def ablation_tables(folder: Path, data_dir: str | None, *, rounds: int = 2000) -
     return [ablation_table(folder, study, data_dir, rounds=rounds) for study in read_studies(folder)]
 
 
+@dataclass(frozen=True)
+class Ablation:
+    """A study with what it came to."""
+
+    study: Study
+    done: dict[str, list[str]]
+    """Cell -> the names of its finished runs."""
+    means: dict[str, float]
+    differences: dict[str, SeedDifference]
+    """Cell -> its difference from the base; cells without two finished seeds have none."""
+    headline: str = ""
+    half: str = "report half"
+    n: int = 0
+
+    def table(self) -> Table:
+        """Every cell against the base; a cell without an interval has no effect either, and says why."""
+        has_base = len(self.done.get(BASE, ())) > 1
+        rows = [
+            _row(cell, planned, self.done[cell], self.means, self.differences, has_base)
+            for cell, planned in self.study.cells.items()
+        ]
+        columns = ("change", "mean", "effect", "95 % interval", "p (Holm)", "shown", "runs")
+        told = f"{self.headline or 'no metric'}, {self.half} of dev, n = {self.n:,}"
+        note = f"{told}; effects against the base, over seeds and examples"
+        return Table(f"{self.study.name}: ablation", columns, rows, note)
+
+
 def ablation_table(folder: Path, study: Study, data_dir: str | None, *, rounds: int = 2000) -> Table:
-    """Every cell against the base; a cell without an interval has no effect either, and says why."""
+    """A study as a table."""
+    return measure_study(folder, study, data_dir, rounds=rounds).table()
+
+
+def measure_study(folder: Path, study: Study, data_dir: str | None, *, rounds: int = 2000) -> Ablation:
+    """Compare the finished runs of every cell with those of the base."""
     done = {cell: [name for name in runs if Run(folder / name).is_finished] for cell, runs in study.cells.items()}
     usable = [cell for cell, runs in done.items() if len(runs) > 1]
-    differences: dict[str, SeedDifference] = {}
-    means: dict[str, float] = {}
-    headline, half, n = "", "report half", 0
-    if BASE in usable and len(usable) > 1:
-        members = open_members([folder / name for cell in usable for name in done[cell]], data_dir)
-        chosen = members.half("report")
-        chosen = chosen if chosen.examples else members
-        task, headline, n = members.task, members.task.headline, len(chosen.examples)
-        half = "report half" if chosen is not members else "all of dev"
-        others = [id_ for id_ in task.metrics if id_ != headline]
-        measured = iter([measure(task, chosen.examples, m.predictions, others) for m in chosen.listed])
-        systems = {cell: [next(measured) for _ in done[cell]] for cell in usable}
-        found = compare_with_base(systems, BASE, headline, example_clusters(task, chosen.examples), rounds=rounds)
-        means = {cell: system.mean for cell, system in found.systems.items()}
-        differences = {difference.b: difference for difference in found.differences}
-    rows = [_row(cell, study.cells[cell], done[cell], means, differences, BASE in usable) for cell in study.cells]
-    columns = ("change", "mean", "effect", "95 % interval", "p (Holm)", "shown", "runs")
-    note = f"{headline or 'no metric'}, {half} of dev, n = {n:,}; effects against the base, over seeds and examples"
-    return Table(f"{study.name}: ablation", columns, rows, note)
+    if BASE not in usable or len(usable) < 2:
+        return Ablation(study, done, {}, {})
+    members = open_members([folder / name for cell in usable for name in done[cell]], data_dir)
+    chosen = members.half("report")
+    chosen = chosen if chosen.examples else members
+    task, headline = members.task, members.task.headline
+    others = [id_ for id_ in task.metrics if id_ != headline]
+    measured = iter([measure(task, chosen.examples, m.predictions, others) for m in chosen.listed])
+    systems = {cell: [next(measured) for _ in done[cell]] for cell in usable}
+    found = compare_with_base(systems, BASE, headline, example_clusters(task, chosen.examples), rounds=rounds)
+    means = {cell: system.mean for cell, system in found.systems.items()}
+    differences = {difference.b: difference for difference in found.differences}
+    half = "report half" if chosen is not members else "all of dev"
+    return Ablation(study, done, means, differences, headline, half, len(chosen.examples))
 
 
 def _row(

@@ -4,7 +4,8 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
+from typing import Any
 
 from danseo.display.table import Best, Second, Table
 from danseo.files import read_text
@@ -29,6 +30,8 @@ class Line:
     seeds: str = ""
     runs: dict[str, list[str]] = field(default_factory=dict)
     """Task -> the directories that its cells come from."""
+    spreads: list[str] = field(default_factory=list)
+    """Beneath each cell: the 95 % interval of one run, the standard deviation over several seeds."""
 
 
 def klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_one: bool = False) -> list[Table]:
@@ -46,6 +49,18 @@ def klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_one: 
     if not with_paths or in_one:
         return [table if with_paths else table.only(range(len(columns) - 1))]
     return [table.only(range(len(columns) - 1)), _paths(own)]
+
+
+def klue_spreads(records: Sequence[Record]) -> list[dict[str, str]]:
+    """What goes beneath the numbers of the first of the tables, by row and column."""
+    lines = [*_numbers(_merged(_lines(distinct(records).records))), *published()]
+    return [{name: text for name, text in zip(COLUMNS, line.spreads, strict=False) if text} for line in lines]
+
+
+def _spread(scores: Sequence[dict[str, Any]]) -> str:
+    if len(scores) > 1:
+        return f"± {stdev(score['value'] for score in scores):.1f}"
+    return "{:.1f}–{:.1f}".format(*scores[0]["interval"]) if scores and scores[0]["interval"] else ""
 
 
 def _failed(records: Sequence[Record]) -> str:
@@ -107,13 +122,13 @@ def _merged(lines: Sequence[Line]) -> list[Line]:
     """A model whose only unscored runs are unfinished ones shares the row of its scored ones."""
     scored = [line for line in lines if line.scored_on]
     for line in (line for line in lines if not line.scored_on):
-        place = next((k for k, other in enumerate(scored) if other.model == line.model), None)
-        if place is None:
+        position = next((k for k, other in enumerate(scored) if other.model == line.model), None)
+        if position is None:
             scored.append(line)
         else:
-            pairs = zip(scored[place].cells, line.cells, strict=True)
-            scored[place] = replace(
-                scored[place], cells=[ours if ours is not None else theirs for ours, theirs in pairs]
+            pairs = zip(scored[position].cells, line.cells, strict=True)
+            scored[position] = replace(
+                scored[position], cells=[ours if ours is not None else theirs for ours, theirs in pairs]
             )
     return scored
 
@@ -129,18 +144,21 @@ def size_word(parameters: float) -> str:
 
 def _line(name: str, records: Sequence[Record], split: str) -> Line:
     cells: list[float | str | None] = []
+    spreads: list[str] = []
     runs: dict[str, list[str]] = {}
     counts: set[int] = set()
     for metric in COLUMNS.values():
         task = metric.split("/")[0]
         of_task = [record for record in records if record.task == task]
         done = best_variant([record for record in of_task if record.status == "done"])
-        found = [score["value"] for r in done if (score := r.score(metric)) and score["value"] is not None]
+        scores = [score for r in done if (score := r.score(metric)) and score["value"] is not None]
+        found = [score["value"] for score in scores]
+        spreads.append(_spread(scores))
         cells.append(mean(found) if found else of_task[0].status if of_task and not done else None)
         counts |= {len(found)} - {0}
         runs |= {task: [str(record.run.path) for record in done]} if done else {}
     seeds = "–".join(map(str, sorted({min(counts), max(counts)}))) if counts else "0"
-    return Line(made_name(name), size_word(_size(records)), cells, split, seeds, runs)
+    return Line(made_name(name), size_word(_size(records)), cells, split, seeds, runs, spreads)
 
 
 def best_variant(records: Sequence[Record]) -> list[Record]:
@@ -180,14 +198,14 @@ def published() -> list[Line]:
 def _marked(lines: Sequence[Line]) -> list[tuple[object, ...]]:
     """The rows with the best numbers of each column marked; where all are the same nobody wins."""
     rows: list[list[object]] = [list(line.cells) for line in lines]
-    for place in range(len(COLUMNS)):
-        known = {k: value for k, line in enumerate(lines) if isinstance(value := line.cells[place], float)}
+    for position in range(len(COLUMNS)):
+        known = {k: value for k, line in enumerate(lines) if isinstance(value := line.cells[position], float)}
         for k, value in known.items():
             of_size = [other for j, other in known.items() if lines[j].size == lines[k].size]
             if min(known.values()) < value == max(known.values()):
-                rows[k][place] = Best(value)
+                rows[k][position] = Best(value)
             elif min(of_size) < value == max(of_size):
-                rows[k][place] = Second(value)
+                rows[k][position] = Second(value)
     return [
         (line.model, line.size, *row, line.seeds or None, line.scored_on or None, _all_runs(line))
         for line, row in zip(lines, rows, strict=True)

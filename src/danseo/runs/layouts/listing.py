@@ -29,7 +29,7 @@ def run_table(
     settings = shown_settings(records, _ALWAYS, wide=wide)
     found = distinct(records)
     copies = {id(copy) for copy, _ in found.copies}
-    has_replies = _have_replies(records)
+    has_replies = have_replies(records)
     rows: list[tuple[object, ...]] = []
     for record, name in zip(records, model_names(records), strict=True):
         score = record.score(metric)
@@ -65,7 +65,7 @@ def run_table(
     )
 
 
-def _have_replies(records: Sequence[Record]) -> bool:
+def have_replies(records: Sequence[Record]) -> bool:
     """Whether language models are among them, whose replies may fail."""
     return any(record.failed_percent is not None for record in records)
 
@@ -84,7 +84,7 @@ def group_table(
     names = dict(zip(map(id, done), model_names(done), strict=True))
     wanted = [_full_name(done, key) for key in keys]
     further = [name for name in _further(done, wide) if name not in wanted]
-    has_replies = _have_replies(done)
+    has_replies = have_replies(done)
     groups: dict[object, list[Record]] = {}
     for record in done:
         own = record.seeds if "seed" in wanted else ()
@@ -94,7 +94,7 @@ def group_table(
         cells = [_cell(members[0], names[id(members[0])], name) for name in (*wanted, *further)]
         for id_, split, scored in _scored(members, metric):
             paths = [[str(record.run.path) for record, _ in scored]] if with_paths else []
-            failed = [_mean_failed([record for record, _ in scored])] if has_replies else []
+            failed = [mean_failed([record for record, _ in scored])] if has_replies else []
             rows.append((*cells, id_, *_summary([value for _, value in scored]), *failed, split, *paths))
     told = tuple(map(short_setting, further))
     failed_column = ("failed %",) if has_replies else ()
@@ -109,7 +109,7 @@ def group_table(
     )
 
 
-def _mean_failed(records: Sequence[Record]) -> float | None:
+def mean_failed(records: Sequence[Record]) -> float | None:
     """The mean share of failed replies, of those runs that have any."""
     shares = [share for record in records if (share := record.failed_percent) is not None]
     return mean(shares) if shares else None

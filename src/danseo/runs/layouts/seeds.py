@@ -7,7 +7,7 @@ from typing import Any
 from danseo.display.table import Strong, Table, as_typed, shown_interval
 from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
-from danseo.runs.layouts.listing import t_interval
+from danseo.runs.layouts.listing import have_replies, mean_failed, t_interval
 from danseo.runs.layouts.variants import distinct, key_of, label_variants
 
 _NAMES = {"ner/entity_f1@official-1": "entity F1", "ner/char_f1@official-1": "char F1"}
@@ -25,10 +25,11 @@ def seed_tables(records: Sequence[Record], task: str = "ner", *, with_paths: boo
     rows: list[tuple[Any, ...]] = []
     for seeds in sorted({record.seeds for record in chosen}, key=lambda seeds: (len(seeds) != 1, seeds)):
         rows += _seed_rows([record for record in chosen if record.seeds == seeds], labels, metrics)
-    columns = ("seed", "model", *map(short_name, metrics), "scored on", "status", "run")
+    columns = ("seed", "model", *map(short_name, metrics), "failed %", "scored on", "status", "run")
     table = Table(f"{task}: seeds", columns, rows, found.note, keys=2, once=("scored on",))
-    table = table if with_paths else table.only(range(len(columns) - 1))
-    return [table, _summary(task, chosen, labels, metrics)]
+    silent = {*(() if with_paths else ("run",)), *(() if have_replies(chosen) else ("failed %",))}
+    shown = [position for position, name in enumerate(columns) if name not in silent]
+    return [table.only(shown), _summary(task, chosen, labels, metrics)]
 
 
 def short_name(metric: str) -> str:
@@ -46,7 +47,7 @@ def _seed_rows(records: Sequence[Record], labels: dict[int, str], metrics: Seque
     if not made and len(single) > 1:
         broken = [record for record in single if record.status != "done"]
         status = f"INCOMPLETE: {broken[0].model} {broken[0].status}" if broken else "not made (danseo ensemble)"
-        rows.append((shown, Strong("ENSEMBLE"), *[None] * len(metrics), None, status, None))
+        rows.append((shown, Strong("ENSEMBLE"), *[None] * len(metrics), None, None, status, None))
     return rows
 
 
@@ -67,7 +68,7 @@ def _row(seed: object, label: str, record: Record, metrics: Sequence[str]) -> tu
     status = {"done": "OK"}.get(record.status, record.status.upper())
     note = f": {record.note}" if record.note else ""
     scores = [_value(record, metric) for metric in metrics]
-    return (seed, label, *scores, protocol(record), status + note, str(record.run.path))
+    return (seed, label, *scores, record.failed_percent, protocol(record), status + note, str(record.run.path))
 
 
 def _value(record: Record, metric: str) -> float | None:
@@ -87,9 +88,10 @@ def _summary(task: str, records: Sequence[Record], labels: dict[int, str], metri
         for metric in metrics:
             values = [value for value in (_value(m, metric) for m in members) if value is not None]
             if values:
-                rows.append((label, short_name(metric), *spread(values), split))
-    columns = ("model", "metric", "mean", "std", "population std", "n", "95 % t-interval", "scored on")
-    return Table(f"{task}: mean over seeds", columns, rows, NOTE, once=("metric", "scored on"))
+                rows.append((label, short_name(metric), *spread(values), mean_failed(members), split))
+    columns = ("model", "metric", "mean", "std", "population std", "n", "95 % t-interval", "failed %", "scored on")
+    table = Table(f"{task}: mean over seeds", columns, rows, NOTE, once=("metric", "scored on"))
+    return table if have_replies(records) else table.only([k for k, name in enumerate(columns) if name != "failed %"])
 
 
 def spread(values: Sequence[float]) -> tuple[Any, ...]:

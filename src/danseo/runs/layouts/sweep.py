@@ -6,6 +6,7 @@ from typing import Any
 from danseo.display.table import Best, Strong, Table, as_typed
 from danseo.errors import DanseoError
 from danseo.runs.index import Record, protocol
+from danseo.runs.layouts.listing import have_replies
 from danseo.runs.layouts.seeds import short_name
 from danseo.runs.layouts.variants import distinct, model_names, short_setting, shown_settings, shown_traits
 
@@ -31,11 +32,13 @@ def sweep_table(
     names = model_names(chosen)
     rows = [_row(r, model, settings, list(values)) for r, model, *values in zip(chosen, names, *marked, strict=True)]
     told = tuple(map(short_setting, settings))
-    columns = ("model", "seed", *told, "best step", *map(short_name, metrics), _LOSS, "scored on", "status", "run")
+    scored = ("best step", *map(short_name, metrics), _LOSS, "failed %", "scored on", "status", "run")
+    columns = ("model", "seed", *told, *scored)
     note = "best of each column marked; validation loss is that of the best checkpoint on the select half"
     note, once = "; ".join(filter(None, (note, found.note))), (*told, "scored on", "status")
     table = Table(f"{name}: runs, best first", columns, rows, note, keys=2, once=once)
-    return table if with_paths else table.only(range(len(columns) - 1))
+    silent = {*(() if with_paths else ("run",)), *(() if have_replies(chosen) else ("failed %",))}
+    return table.only([position for position, name in enumerate(columns) if name not in silent])
 
 
 def _only_task(records: Sequence[Record]) -> str:
@@ -66,4 +69,4 @@ def _row(record: Record, name: str, settings: Sequence[str], scores: list[Any]) 
     model = Strong(name) if type(scores[0]) is Best else name
     told = (as_typed(record.seed), *shown_traits(record, settings), record.scores.get("best_step"))
     status = record.status + (f": {record.note}" if record.note else "")
-    return model, *told, *scores, protocol(record), status, str(record.run.path)
+    return model, *told, *scores, record.failed_percent, protocol(record), status, str(record.run.path)

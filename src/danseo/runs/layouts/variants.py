@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from danseo.config import RunConfig, setting_paths
+from danseo.config import RunConfig
 from danseo.display.table import as_typed
 from danseo.runs.index import Record
 from danseo.runs.naming import told_apart
-from danseo.settings.declaring import INCIDENTAL, is_unused
+from danseo.settings.declaring import INCIDENTAL, is_unused, setting_paths
 
 _NAMED = 3  # copies; more are counted
 _OF_ALL = ("task", "model", "recipe", "train.select_on")  # what counts also where nothing is trained
@@ -89,7 +89,7 @@ def _run_key(record: Record) -> object:
 
 def model_names(records: Sequence[Record]) -> list[str]:
     """A name per record, different for different models."""
-    names = told_apart({record.identity: (record.model, record.model_place) for record in records})
+    names = told_apart({record.identity: (record.model, record.model_location) for record in records})
     return [names[record.identity] for record in records]
 
 
@@ -141,17 +141,29 @@ def _shown(value: Any) -> object:
     return ", ".join(f"{part:g}" for part in value) if isinstance(value, list) else as_typed(value)
 
 
-def label_variants(records: Sequence[Record]) -> list[str]:
-    """A name per record: its model, and the settings in which records of the same task and model differ."""
+def label_variants(records: Sequence[Record], *, brief: bool = False) -> list[str]:
+    """A name per record: its model, and the settings in which records of the same task and model differ.
+
+    A brief one leaves out what most of those records share, so that only changes are named.
+    """
     names = model_names(records)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record, name in zip(records, names, strict=True):
         groups.setdefault((record.task, name), []).append(record)
     differing = {key: varied(group) for key, group in groups.items()}
-    return [_label(record, name, differing[record.task, name]) for record, name in zip(records, names, strict=True)]
+    usual = {key: _usual(group, differing[key]) if brief else {} for key, group in groups.items()}
+    keys = [(record.task, name) for record, name in zip(records, names, strict=True)]
+    return [_label(record, key[1], differing[key], usual[key]) for record, key in zip(records, keys, strict=True)]
 
 
-def _label(record: Record, name: str, differing: Sequence[str]) -> str:
-    values = zip(differing, shown_traits(record, differing), strict=True)
+def _usual(records: Sequence[Record], names: Sequence[str]) -> dict[str, object]:
+    """The value of each setting that more than half of the records have."""
+    columns = zip(names, zip(*(shown_traits(record, names) for record in records), strict=True), strict=False)
+    return {name: value for name, values in columns for value in values if 2 * values.count(value) > len(values)}
+
+
+def _label(record: Record, name: str, differing: Sequence[str], usual: Mapping[str, object]) -> str:
+    pairs = zip(differing, shown_traits(record, differing), strict=True)
+    values = [(key, value) for key, value in pairs if key not in usual or usual[key] != value]
     shown = ((key.split(".")[-1], f"{value:g}" if isinstance(value, float) else value) for key, value in values)
     return " ".join([name, *(f"{key}={value}" for key, value in shown)])

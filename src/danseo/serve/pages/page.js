@@ -45,15 +45,27 @@ const FORMS = {
       field("sentence", "Sentence");
       for (const role of ["subject", "object"]) { field(role, `The ${role}, as it stands in the sentence`, "input"); field(role + "_type", `Type of the ${role} (PER, ORG, LOC, …)`, "input", "PER"); }
     },
-    read: () => ({ sentence: value("sentence"), subject_entity: entity("subject"), object_entity: entity("object") }),
+    read: () => ({ [about.fields.text]: value("sentence"), [about.fields.subject]: entity("subject"), [about.fields.object]: entity("object") }),
   },
   question: {
     make: () => { field("context", "Passage").className = "tall"; field("question", "Question", "input"); },
-    read: () => ({ context: value("context"), question: value("question") }),
+    read: () => ({ [about.fields.text]: value("context"), [about.fields.question]: value("question") }),
   },
   dialogue: {
     make: () => (field("turns", "Turns, one per line: user, system, user, …").className = "tall"),
     read: () => ({ dialogue: value("turns").split("\n").filter((turn) => turn.trim()).map((text, k) => ({ role: k % 2 ? "sys" : "user", text })) }),
+  },
+  choices: {
+    make: () => {
+      field("text", "Text");
+      if (about.fields.pair) field("pair", about.fields.pair, "input");
+      about.fields.choices.forEach((name, k) => field("choice" + k, `Candidate ${about.labels[k]}`, "input"));
+    },
+    read: () => Object.fromEntries([
+      [about.fields.text, value("text")],
+      ...(about.fields.pair ? [[about.fields.pair, value("pair")]] : []),
+      ...about.fields.choices.map((name, k) => [name, value("choice" + k)]),
+    ]),
   },
   other: { make: () => field("json", "A JSON object"), read: () => JSON.parse(value("json")) },
 };
@@ -68,7 +80,7 @@ function entity(role) {
 }
 
 function form() {
-  return { text: FORMS.text, words: FORMS.text, pair: FORMS.pair, relation: FORMS.relation, question: FORMS.question, dialogue: FORMS.dialogue }[about.form] || FORMS.other;
+  return { text: FORMS.text, words: FORMS.text, pair: FORMS.pair, relation: FORMS.relation, question: FORMS.question, dialogue: FORMS.dialogue, choices: FORMS.choices }[about.form] || FORMS.other;
 }
 
 // What is shown, by the kind of the task
@@ -141,8 +153,8 @@ function shown(record) {
     place.append(record.answer.length ? list : made("p", "Nothing is settled yet.", "sure"));
   } else {
     if (record.subject) place.append(marked(record.text, [{ ...record.subject, type: "subject " + record.subject.type }, { ...record.object, type: "object " + record.object.type }]));
-    const answer = Array.isArray(record.answer) ? record.answer.join(", ") : String(record.answer);
-    place.append(made("div", answer, "big"));
+    const answer = Array.isArray(record.answer) ? record.answer.join(", ") : about.kind === "score" ? record.answer.toFixed(2) : String(record.answer);
+    place.append(made("div", answer || "No label.", "big"));
     if (record.probabilities) place.append(bars(record.probabilities));
   }
   $("raw").textContent = JSON.stringify(record, null, 2);

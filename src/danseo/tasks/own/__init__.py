@@ -32,11 +32,11 @@ _FORMS: dict[str, Form] = {
 
 def own_task(path: Path) -> Task:
     """The task of a user's file, or of the ready one of that name."""
-    place = path if path.is_file() else ready_task(path)
-    description = read_description(place)
+    source = path if path.is_file() else ready_task(path)
+    description = read_description(source)
     files = [data_file(description, split) for split in ("train", "dev")]
     stamps = tuple((str(file), file.stat().st_mtime_ns) for file in files if file)
-    return _built(str(place), place.stat().st_mtime_ns, stamps)
+    return _built(str(source), source.stat().st_mtime_ns, stamps)
 
 
 def ready_task(path: Path) -> Path:
@@ -79,7 +79,7 @@ def learnt(description: Description) -> Description:
     found = sorted(counts["train"]) + sorted(set(counts.get("dev", ())) - set(counts["train"]))
     _check_labels(found, counts["train"], description)
     if description.kind == "tag":
-        found = [f"{place}-{label[2:]}" for label in found for place in "BI"] + ["O"]
+        found = [f"{prefix}-{label[2:]}" for label in found for prefix in "BI"] + ["O"]
     return replace(description, labels=tuple(found))
 
 
@@ -96,6 +96,8 @@ def _check_labels(found: Sequence[str], train: Counter[str], description: Descri
         raise DataError(f"{description.train}: there are no labels in it; check kind and columns in the task file")
     if description.kind in ("classify", "relation") and len(train) < 2:
         raise DataError(f"{description.train}: all {train.total():,} examples are {found[0]}; two labels are due")
+    if description.kind == "labels" and len(train) < 2:
+        raise DataError(f"{description.train}: {found[0]} is the only label; two are due, or kind = classify")
     if description.kind == "choose" and len(found) != len(description.choices):
         labels, count = ", ".join(found[:10]), len(description.choices)
         raise DataError(f"{description.train}: {count} choices, but {len(found)} labels ({labels}); one each is due")
@@ -186,12 +188,23 @@ def _checker(description: Description) -> Callable[[Any, Any], Any]:
     if description.kind in ("classify", "choose", "relation"):
         return check_label(description.labels)
     checks: dict[str, Callable[[Any, Any], Any]] = {
+        "labels": lambda example, answer: _several(answer, description),
         "score": _number,
         "tag": lambda example, answer: _tags(example, answer, description),
         "parse": lambda example, answer: _tree(example, answer, description),
         "answer": mrc.check_answer,
     }
     return checks[description.kind]
+
+
+def _several(answer: Any, description: Description) -> tuple[str, ...]:
+    if not isinstance(answer, list | tuple):
+        raise ValueError(f"the answer should be a list of labels, not {quote(answer)}")
+    if unknown := [label for label in answer if label not in description.labels]:
+        raise ValueError(f"unknown label {quote(unknown[0])}; known: {', '.join(description.labels[:30])}")
+    if len(set(answer)) < len(answer):
+        raise ValueError("a label stands in the answer twice; keep one")
+    return tuple(label for label in description.labels if label in answer)
 
 
 def _number(example: Any, answer: Any) -> float:
@@ -213,16 +226,16 @@ def _tree(example: Any, answer: Any, description: Description) -> tuple[tuple[in
     words = len(example.words)
     if not isinstance(answer, list | tuple) or len(answer) != words:
         raise ValueError(f"the answer should be a list of [head, relation], one for each of {words} words")
-    for place, pair in enumerate(answer, 1):
+    for position, pair in enumerate(answer, 1):
         is_pair = isinstance(pair, list | tuple) and len(pair) == 2
         if not is_pair or type(pair[0]) is not int or not 0 <= pair[0] <= words or pair[1] not in description.labels:
-            raise ValueError(f"word {place} should be [head from 0 to {words}, a known relation], not {quote(pair)}")
+            raise ValueError(f"word {position} should be [head from 0 to {words}, a known relation], not {quote(pair)}")
     return tuple((head, relation) for head, relation in answer)
 
 
 def _input(description: Description) -> Input:
     text = description.text or "text"
-    if description.kind in ("classify", "score"):
+    if description.kind in ("classify", "labels", "score"):
         return pair_input(text, description.pair) if description.pair else text_input(text)
     if description.kind == "tag":
         return text_input(text)
@@ -248,25 +261,32 @@ def _related(row: Row, guid: str, description: Description) -> RelationExample:
 def part_of(description: Description, examples: Sequence[Any], split: str) -> list[Any]:
     """The examples of train or of the held-out share: seeded, stratified by label, groups kept together."""
     held = set(_held_out(description, examples))
-    return [example for place, example in enumerate(examples) if (place in held) == (split == "dev")]
+    return [example for position, example in enumerate(examples) if (position in held) == (split == "dev")]
 
 
 def _held_out(description: Description, examples: Sequence[Any]) -> Iterator[int]:
-    """The places of the share: of each label, or as near to it as whole groups allow."""
+    """The positions of the share: of each label, or as near to it as whole groups allow."""
     groups: dict[str, list[int]] = {}
     cluster = _cluster(description) or (lambda example: example.guid)
-    for place, example in enumerate(examples):
-        groups.setdefault(cluster(example), []).append(place)
+    for position, example in enumerate(examples):
+        groups.setdefault(cluster(example), []).append(position)
     strata: dict[str, list[list[int]]] = {}
-    for places in groups.values():
-        gold = examples[places[0]].gold
-        strata.setdefault(gold if isinstance(gold, str) else "", []).append(places)
+    for positions in groups.values():
+        gold = examples[positions[0]].gold
+        strata.setdefault(_stratum(gold, description), []).append(positions)
     for label in sorted(strata):
-        members = sorted(strata[label], key=lambda places: examples[places[0]].guid)
+        members = sorted(strata[label], key=lambda positions: examples[positions[0]].guid)
         random.Random(f"danseo own split {label}").shuffle(members)
         due, taken = description.share * sum(map(len, members)), 0
-        for places in members:
-            if taken + len(places) / 2 > due:
+        for positions in members:
+            if taken + len(positions) / 2 > due:
                 break
-            taken += len(places)
-            yield from places
+            taken += len(positions)
+            yield from positions
+
+
+def _stratum(gold: Any, description: Description) -> str:
+    """What is shared out evenly: labels, alone or together."""
+    if description.kind == "labels":
+        return ", ".join(gold)
+    return gold if isinstance(gold, str) else ""

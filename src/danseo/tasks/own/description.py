@@ -10,10 +10,12 @@ from typing import Any
 
 from danseo.errors import DataError
 from danseo.files import quote, read_toml
+from danseo.tasks.own.hub_data import hub_data, hub_file
 
-KINDS = ("classify", "choose", "score", "tag", "relation", "parse", "answer")
+KINDS = ("classify", "labels", "choose", "score", "tag", "relation", "parse", "answer")
 _NEEDED = {
     "classify": ("text", "label"),
+    "labels": ("text",),
     "score": ("text", "label"),
     "choose": ("text", "label", "choices"),
     "relation": ("text", "subject", "object", "label"),
@@ -49,6 +51,8 @@ class Description:
     choices: tuple[str, ...] = ()
     """The columns of the candidates, in the order of the labels."""
     labels: tuple[str, ...] = ()
+    label_separator: str = ","
+    """What stands between the labels of a text that has several."""
     scale: tuple[float, ...] = ()
     title: str = ""
     headline: str = ""
@@ -76,9 +80,9 @@ class Description:
 
     def as_document(self) -> dict[str, Any]:
         """What differs from the defaults."""
-        values = {place.name: getattr(self, place.name) for place in fields(self)}
+        values = {key.name: getattr(self, key.name) for key in fields(self)}
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
-        defaults = {place.name: place.default for place in fields(self)}
+        defaults = {key.name: key.default for key in fields(self)}
         return {key: value for key, value in plain.items() if value not in (defaults[key], [])}
 
     def as_toml(self) -> str:
@@ -93,7 +97,7 @@ _WORDS = ("title", "source", "licence")
 def read_description(path: Path, folder: Path | None = None) -> Description:
     """The description of a task file, or of the one that a run keeps."""
     document = read_toml(path)
-    given = {place.name for place in fields(Description)}
+    given = {key.name for key in fields(Description)}
     for key in document:
         if key not in given:
             near = get_close_matches(key, given, 1)
@@ -104,7 +108,7 @@ def read_description(path: Path, folder: Path | None = None) -> Description:
     return _checked(Description(**{key: _typed(path, key, value) for key, value in document.items()}), path)
 
 
-_KEYS = f"known: {', '.join(place.name for place in fields(Description))}"
+_KEYS = f"known: {', '.join(key.name for key in fields(Description))}"
 
 
 def _typed(path: Path, key: str, value: Any) -> Any:
@@ -133,13 +137,17 @@ def _checked(description: Description, path: Path) -> Description:
     for key in _NEEDED.get(description.kind, ()):
         if not getattr(description, key):
             raise DataError(f"{path}: {key} is missing; name the column that holds it")
+    if description.kind == "labels" and not description.label and len(description.labels) < 2:
+        raise DataError(f"{path}: name the column of the labels (label), or the columns that hold 0 or 1 (labels)")
+    if not description.label_separator.strip(" "):
+        raise DataError(f"{path}: label_separator is empty; name what stands between labels, such as |")
     if len(description.separator) > 1:
         raise DataError(f"{path}: separator = {quote(description.separator)}: should be one character")
     if not description.train:
         raise DataError(f"{path}: train is missing; name the file of the training examples")
     if not description.dev:
         raise DataError(f"{path}: dev is missing; name its file, or hold out a share of train: dev = 0.1")
-    if not description.share and _place(description, description.train) == _place(description, str(description.dev)):
+    if _is_same(description):
         raise DataError(f"{path}: train and dev are the same file; hold out a share of it instead: dev = 0.1")
     try:
         "".encode(description.encoding)
@@ -148,16 +156,28 @@ def _checked(description: Description, path: Path) -> Description:
     return description
 
 
-def _place(description: Description, name: str) -> Path:
+def _is_same(description: Description) -> bool:
+    """Whether train and dev are one file; a dataset of the Hub has a split for each."""
+    train, dev = description.train, str(description.dev)
+    if description.share or ((data := hub_data(train)) and train == dev and not (data.split or data.file)):
+        return False
+    return _location(description, train) == _location(description, dev)
+
+
+def _location(description: Description, name: str) -> Path:
     return Path(description.folder, name).expanduser().resolve()
 
 
 def data_file(description: Description, split: str, root: Path | None = None) -> Path | None:
-    """The file of a split: beside the task file or, where it is not there, in the data folder; plain or .gz."""
-    name = description.train if split == "train" or description.share else str(description.dev)
+    """The file of a split: beside the task file or in the data folder, plain or .gz; else on the Hub, fetched once."""
+    role = "train" if split == "train" or description.share else "dev"
+    name = str(getattr(description, role))
     folders = [Path(description.folder), *([root] if root else [])]
-    places = (folder / f"{Path(name).expanduser()}{suffix}" for folder in folders for suffix in ("", ".gz"))
-    return next((place for place in places if place.is_file()), None)
+    candidates = (folder / f"{Path(name).expanduser()}{suffix}" for folder in folders for suffix in ("", ".gz"))
+    if found := next((path for path in candidates if path.is_file()), None):
+        return found
+    data = hub_data(name)
+    return hub_file(data, role) if data else None
 
 
 def with_labels(description: Description, found: Mapping[str, Any]) -> Description:

@@ -23,7 +23,7 @@ Check = Callable[[str], bool]
 def read_examples(path: Path, description: Description, known: Check) -> Iterator[Any]:
     """The examples of a file; guids are the id column, else the number of the example in the file."""
     kind = description.kind
-    if kind == "tag" and not description.spans:
+    if kind == "tag" and not description.spans and not description.label:
         return _tagged(path, description, known)
     if kind == "parse":
         return _parsed(path, description, known)
@@ -31,10 +31,11 @@ def read_examples(path: Path, description: Description, known: Check) -> Iterato
         return _questions(path, description)
     makers: dict[str, Callable[[Row, int, Description, Check], Any]] = {
         "classify": _labelled,
+        "labels": _several,
         "choose": _chosen,
         "score": _scored,
         "relation": _related,
-        "tag": _spanned,
+        "tag": _spanned if description.spans else _token_lists,
     }
     rows = enumerate(rows_of(path, description), 1)
     return (makers[kind](row, number, description, known) for number, row in rows)
@@ -63,13 +64,21 @@ def word(row: Row, key: str) -> str:
 
 def label_of(row: Row, description: Description, known: Check) -> str:
     """The label, outer blanks cut off."""
-    found = " ".join(word(row, description.label).split())
-    found = found.lower() if description.lower else found
+    found = _plain(word(row, description.label), description)
     if not found:
         raise row.error(f"column {description.label!r} is empty; every row needs a label")
-    if not known(found):
-        raise row.error(f"unknown label {quote(found)}; known: {', '.join(description.labels[:30])}")
-    return found
+    return _known(found, row, description, known)
+
+
+def _plain(label: str, description: Description) -> str:
+    found = " ".join(label.split())
+    return found.lower() if description.lower else found
+
+
+def _known(label: str, row: Row, description: Description, known: Check) -> str:
+    if not known(label):
+        raise row.error(f"unknown label {quote(label)}; known: {', '.join(description.labels[:30])}")
+    return label
 
 
 def _group(row: Row, description: Description) -> str | None:
@@ -84,6 +93,49 @@ def _labelled(row: Row, number: int, description: Description, known: Check) -> 
     text, pair = _texts(row, description)
     gold, guid = label_of(row, description, known), guid_of(row, number, description)
     return TextExample(guid, text=text, pair=pair, gold=gold, source=_group(row, description))
+
+
+def _several(row: Row, number: int, description: Description, known: Check) -> TextExample:
+    """A text with as many labels as it has, none among them."""
+    text, pair = _texts(row, description)
+    found = _listed(row, description) if description.label else _flagged(row, description)
+    names = {_known(label, row, description, known) for label in found}
+    position = {label: number for number, label in enumerate(description.labels)}
+    gold = tuple(sorted(names, key=lambda label: (position.get(label, 0), label)))
+    guid = guid_of(row, number, description)
+    return TextExample(guid, text=text, pair=pair, gold=gold, source=_group(row, description))
+
+
+def _listed(row: Row, description: Description) -> Iterator[str]:
+    """The labels of a list, or of a text that is a JSON list or has a mark between them; an empty one has none."""
+    key = description.label
+    value = row.values.get(key)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value if '"' in value else value.replace("'", '"'))
+        except (json.JSONDecodeError, RecursionError):
+            raise row.error(f"column {key!r} should be a list of labels, not {quote(value)}") from None
+    if value is None and key in row.values:
+        value = []
+    items = value if isinstance(value, list) else word(row, key).split(description.label_separator)
+    for item in items:
+        if not isinstance(item, str | int) or isinstance(item, bool):
+            raise row.error(f"column {key!r} should hold labels, not {quote(item)}")
+        if label := _plain(str(item), description):
+            yield label
+
+
+_FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+
+
+def _flagged(row: Row, description: Description) -> Iterator[str]:
+    """The labels whose columns hold 1."""
+    for label in description.labels:
+        found = word(row, label).strip().lower()
+        if found not in _FLAGS:
+            raise row.error(f"column {label!r} should be 0 or 1, not {quote(found)}")
+        if _FLAGS[found]:
+            yield label
 
 
 def _chosen(row: Row, number: int, description: Description, known: Check) -> ChoiceExample:
@@ -167,8 +219,8 @@ def _spanned(row: Row, number: int, description: Description, known: Check) -> T
             spans = None
     if not isinstance(spans, list):
         raise row.error(f"column {description.spans!r} should be a list of spans")
-    for place, span in enumerate(spans, 1):
-        inner = Row(span if isinstance(span, dict) else {}, f"{row.where}, span {place}")
+    for position, span in enumerate(spans, 1):
+        inner = Row(span if isinstance(span, dict) else {}, f"{row.where}, span {position}")
         start, end = inner.integer("start"), inner.integer("end")
         _check_span(inner, start, end, text)
         kind = inner.text("label" if "label" in inner.values else "type")
@@ -177,6 +229,29 @@ def _spanned(row: Row, number: int, description: Description, known: Check) -> T
         tags[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
         _check_tag(f"B-{kind}", inner, description, known)
     return TextExample(guid_of(row, number, description), text=text, gold=tuple(tags), source=_group(row, description))
+
+
+def _token_lists(row: Row, number: int, description: Description, known: Check) -> TextExample:
+    """A list of tokens with a list of tags."""
+    tokens, tags = (_texts_in(row, key) for key in (description.text, description.label))
+    if len(tokens) != len(tags):
+        raise row.error(f"{len(tokens)} tokens but {len(tags)} tags; one each is due")
+    for tag in tags:
+        _check_tag(tag, row, description, known)
+    text, gold = spread(tokens, tags)
+    return TextExample(guid_of(row, number, description), text=text, gold=gold, source=_group(row, description))
+
+
+def _texts_in(row: Row, key: str) -> list[str]:
+    value = row.values.get(key)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError:
+            value = None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise row.error(f"column {key!r} should be a list of texts, not {quote(row.values.get(key))}")
+    return value
 
 
 def _check_tag(tag: str, row: Row, description: Description, known: Check) -> None:
@@ -190,8 +265,8 @@ def _tagged(path: Path, description: Description, known: Check) -> Iterator[Text
     """Tokens with a tag each, the last field of a line; characters have the tags of their tokens."""
     for number, (_, _, lines) in enumerate(blocks_of(path, description), 1):
         tokens, tags = [], []
-        for place, fields in lines:
-            row = Row({}, f"{path}, line {place}")
+        for position, fields in lines:
+            row = Row({}, f"{path}, line {position}")
             if len(fields) < 2:
                 raise row.error("a token and its tag are due, with a tab or a blank between")
             _check_tag(fields[-1], row, description, known)
@@ -205,9 +280,9 @@ def spread(tokens: Sequence[str], tags: Sequence[str]) -> tuple[str, tuple[str, 
     """The text and a tag per character; an I- that continues nothing begins its entity."""
     characters: list[str] = []
     before = "O"
-    for place, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
+    for position, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
         begins = tag[:1] == "B" or (tag[:1] == "I" and before[1:] != tag[1:])
-        if place:
+        if position:
             characters.append("O" if begins or tag == "O" else f"I{tag[1:]}")
         inner = f"I{tag[1:]}" if tag != "O" else "O"
         characters += [f"B{tag[1:]}" if begins else inner, *[inner] * (len(token) - 1)] if token else []
@@ -220,12 +295,12 @@ def _parsed(path: Path, description: Description, known: Check) -> Iterator[Pars
     for number, (line, comments, lines) in enumerate(blocks_of(path, description), 1):
         words: list[tuple[int, list[str]]] = [(k, fields) for k, fields in lines if fields[0].isdigit()]
         gold = []
-        for place, (at, fields) in enumerate(words, 1):
+        for position, (at, fields) in enumerate(words, 1):
             row = Row({}, f"{path}, line {at}")
             if len(fields) < 8:
                 raise row.error(f"{len(fields)} fields instead of 10; is this CoNLL-U?")
             head, relation = fields[6], fields[7]
-            if fields[0] != str(place) or not head.isdigit() or int(head) > len(words):
+            if fields[0] != str(position) or not head.isdigit() or int(head) > len(words):
                 raise row.error(
                     f"word {quote(fields[0])} with head {quote(head)}: numbers from 0 to {len(words)} are due"
                 )
@@ -251,19 +326,32 @@ def _questions(path: Path, description: Description) -> Iterator[QuestionExample
         return
     for number, row in enumerate(rows_of(path, description), 1):
         text = word(row, description.text)
-        answer = word(row, description.answer) if row.values.get(description.answer) not in (None, "") else ""
-        start = text.find(answer)
-        if description.answer_start and answer:
-            start = int(word(row, description.answer_start))
-        if answer and (start < 0 or text[start : start + len(answer)] != answer):
-            raise row.error(f"the answer {quote(answer)} is not in the passage at its place; mend it")
+        found = _answers(row, text, description)
         yield QuestionExample(
             guid_of(row, number, description),
             text=text,
             question=word(row, description.question),
-            gold=(answer,) if answer else (),
-            starts=(start,) if answer else (),
+            gold=tuple(answer for answer, _ in found),
+            starts=tuple(start for _, start in found),
         )
+
+
+def _answers(row: Row, text: str, description: Description) -> list[tuple[str, int]]:
+    """The answers with their places: one in a column, or lists of them as {"text": […], "answer_start": […]}."""
+    value = row.values.get(description.answer)
+    if isinstance(value, dict):
+        lists = [value.get(key) for key in ("text", "answer_start")]
+        if not all(isinstance(each, list) for each in lists) or len(lists[0] or ()) != len(lists[1] or ()):
+            raise row.error(f"column {description.answer!r} should have as many text as answer_start")
+        pairs = zip(lists[0] or (), lists[1] or (), strict=True)
+        return [_answer(Row({"text": one, "answer_start": start}, row.where), text) for one, start in pairs]
+    answer = word(row, description.answer) if value not in (None, "") else ""
+    if not answer:
+        return []
+    position = word(row, description.answer_start) if description.answer_start else str(text.find(answer))
+    if not position.isdigit() or text[int(position) : int(position) + len(answer)] != answer:
+        raise row.error(f"the answer {quote(answer)} is not in the passage at {quote(position)}; mend it")
+    return [(answer, int(position))]
 
 
 def _squad(path: Path) -> Iterator[QuestionExample]:
@@ -297,6 +385,8 @@ def labels_of(kind: str, example: Any) -> Iterator[str]:
     """The labels in an example's gold."""
     if kind in ("classify", "choose", "relation"):
         yield example.gold
+    elif kind == "labels":
+        yield from example.gold
     elif kind == "tag":
         yield from (f"B-{name}" for _, _, name in spans_of(example.gold))
     elif kind == "parse":

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from danseo.metrics.answering import exact_match, normalise, rouge_w
-from danseo.metrics.classification import accuracy, label_macro_f1, relation_counts
+from danseo.metrics.classification import accuracy, label_macro_f1, relation_counts, set_counts
 from danseo.metrics.parsing import attachment
 from danseo.metrics.regression import pearson
 from danseo.metrics.statistic import Counts, Statistic, mean, micro_f1, micro_f1_or_zero
@@ -21,6 +21,11 @@ METRICS: Mapping[str, Mapping[str, str]] = {
     "classify": {
         "classify/macro_f1@1": "mean F1 over the labels that occur",
         "classify/accuracy@1": "share of right labels",
+    },
+    "labels": {
+        "labels/micro_f1@1": "F1 pooled over all labels",
+        "labels/macro_f1@1": "mean F1 over the labels that occur",
+        "labels/subset_accuracy@1": "share of the texts with exactly the gold labels",
     },
     "choose": {
         "choose/accuracy@1": "share of right choices",
@@ -58,6 +63,7 @@ def measure_of(description: Description) -> Measure:
     """The function that measures a kind."""
     makers: dict[str, Callable[[Description, Sequence[Any], list[Any], list[Any]], dict[str, Statistic]]] = {
         "classify": _labels,
+        "labels": _several,
         "choose": _choices,
         "relation": _relations,
         "score": _numbers,
@@ -75,6 +81,17 @@ def _labels(
     return {
         "classify/macro_f1@1": label_macro_f1(golds, answers),
         "classify/accuracy@1": accuracy(golds, answers),
+    }
+
+
+def _several(
+    description: Description, examples: Sequence[Any], golds: list[Any], answers: list[Any]
+) -> dict[str, Statistic]:
+    counts = set_counts(golds, answers, description.labels)
+    return {
+        "labels/micro_f1@1": Counts(counts.table, micro_f1_or_zero),
+        "labels/macro_f1@1": counts,
+        "labels/subset_accuracy@1": mean([set(g) == set(a) for g, a in zip(golds, answers, strict=True)]),
     }
 
 

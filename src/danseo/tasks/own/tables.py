@@ -92,7 +92,7 @@ def _named(lines: Any, path: Path, description: Description) -> Iterator[tuple[i
         if not any(field.strip() for field in fields):
             continue
         if names is None:
-            names = fields if description.header else [str(place) for place in range(1, len(fields) + 1)]
+            names = fields if description.header else [str(position) for position in range(1, len(fields) + 1)]
             if len(set(names)) < len(names):
                 raise DataError(f"{path}, line 1: a column name stands there twice; rename one, or say header = false")
             if description.header:

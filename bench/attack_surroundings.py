@@ -21,18 +21,18 @@ def _row(attack: str, held: bool, note: str) -> dict[str, object]:
 # A full disk
 
 
-def disk(place: Path, size: float) -> list[dict[str, object]]:
+def disk(workdir: Path, size: float) -> list[dict[str, object]]:
     """A small disk that fills up while a checkpoint, and while the model is written."""
     from attack_kills import contents, ended, reference, start, targets
 
-    small = place / "disk"
+    small = workdir / "disk"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(small)]
     if os.geteuid() or not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
         return [_row("full disk", True, "not tried: only root may make a small disk")]
     try:
-        target = targets(place / "given")[0]
-        known, rows = reference(target, place / "reference"), []
+        target = targets(workdir / "given")[0]
+        known, rows = reference(target, workdir / "reference"), []
         moments: dict[str, Callable[[Path], bool]] = {
             "while a checkpoint is written": lambda run: (run / "checkpoint.new").is_dir(),
             "while the model is saved": lambda run: (run / "model").is_dir(),
@@ -80,18 +80,18 @@ def _filled(pid: int, folder: Path, is_moment: Callable[[Path], bool], small: Pa
 # The Hub
 
 
-def hub(place: Path, size: float) -> list[dict[str, object]]:
+def hub(workdir: Path, size: float) -> list[dict[str, object]]:
     """Eight faults of a Hub, each met by a command that wants a model from there."""
     hostile: Any = importlib.import_module("tests.hostile")
-    files = place / "files"
+    files = workdir / "files"
     files.mkdir()
     (files / "config.json").write_text('{"model_type": "bert", "hidden_size": 32, "vocab_size": 100}')
     rows = []
     for fault in hostile.FAULTS if size >= 0.5 else ("silent", "portal"):
         with hostile.serving(files, fault) as served:
-            rows.append(_asked(place / fault, served.url, fault))
+            rows.append(_asked(workdir / fault, served.url, fault))
     refused = f"http://127.0.0.1:{hostile.closed_port()}"
-    return [*rows, _asked(place / "refused", refused, "refused connection")]
+    return [*rows, _asked(workdir / "refused", refused, "refused connection")]
 
 
 def _asked(folder: Path, url: str, fault: str, patience: float = 5.0) -> dict[str, object]:
@@ -115,7 +115,7 @@ def _asked(folder: Path, url: str, fault: str, patience: float = 5.0) -> dict[st
 # Ray
 
 
-def ray(place: Path, size: float) -> list[dict[str, object]]:
+def ray(workdir: Path, size: float) -> list[dict[str, object]]:
     """Two nodes on this machine, one of which is killed in the middle of a sweep."""
     name = "test_a_lost_node_loses_no_run_and_none_is_done_twice"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", name, "tests/sweeps/test_ray.py"]

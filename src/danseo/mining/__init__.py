@@ -1,0 +1,1 @@
+"""Cross-fitted hard examples and likely label errors."""
