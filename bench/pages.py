@@ -22,7 +22,7 @@ from danseo.sample import write_sample
 from danseo.tasks import TASKS
 
 MANY, REPORTED = 2000, 104
-LIST_MS, RESTART_MS, REPORT_MB = 100, 100, 3.0
+LIST_MS, REPORT_MB = 100, 3.0
 
 
 def copies(firsts: list[Path], folder: Path, count: int, *, whole: bool = True) -> None:
@@ -64,19 +64,19 @@ def milliseconds(found: list[Asked]) -> dict[str, float]:
     }
 
 
-def started_board(work: Path) -> tuple[float, Any, int]:
-    """A board of the many runs: the seconds until it listens, its server, its port."""
+def started_board(work: Path) -> tuple[dict[str, float], Any, int]:
+    """A board of the many runs: the seconds until it listens, by the clock and the processor, its server, its port."""
     import uvicorn
 
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     app = make_app(work / "many", str(work / "sample"), store=RecordStore(work / "index.sqlite"))
-    seconds = time.perf_counter() - started
+    took = {"seconds": round(time.perf_counter() - started, 2), "cpu_seconds": round(time.process_time() - worked, 2)}
     listener = _bound("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
     threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not server.started:
         time.sleep(0.01)
-    return seconds, server, listener.getsockname()[1]
+    return took, server, listener.getsockname()[1]
 
 
 def main() -> int:
@@ -94,7 +94,7 @@ def main() -> int:
         again, server, port = started_board(work)
         restarted = ask(port, "/runs")
         warm = [ask(port, "/runs") for _ in range(30)]
-        new = [ask(port, f"/runs?q=s{k}") for k in range(10)]
+        new = [ask(port, f"/runs?q=s{k % 10}+a&page={k}") for k in range(1, 21)]  # none of them was asked before
         asked = [ask(port, "/live.json") for _ in range(10)]
         server.should_exit = True
         copies(firsts, work / "hundred", REPORTED)
@@ -102,13 +102,14 @@ def main() -> int:
         made = write_report([work / "hundred"], work / "report.html", str(work / "sample"))
         found = {
             "runs": MANY,
-            "first_start_seconds": round(fresh, 2),
+            "first_start": fresh,
             "first_list": milliseconds([cold]),
-            "next_start_seconds": round(again, 2),
+            "next_start": again,
             "first_list_after_restart": milliseconds([restarted]),
             "list": milliseconds(warm),
             "slowest_list_ms": round(1000 * max(each.seconds for each in warm), 1),
             "search": milliseconds(new),
+            "slowest_search_cpu_ms": round(1000 * max(each.worked for each in new), 1),
             "live": milliseconds(asked),
             "list_kb": round(warm[0].size / 1000, 1),
             "report_runs": made["runs"],
@@ -116,8 +117,8 @@ def main() -> int:
             "report_seconds": round(time.perf_counter() - started, 1),
         }
     print(json.dumps(found, indent=2))
-    good = milliseconds(warm)["ms"] < LIST_MS and milliseconds([restarted])["ms"] < RESTART_MS
-    good = good and made["bytes"] / 1e6 < REPORT_MB
+    lists = (warm, [restarted], new)  # by the processor: what else the machine does is not the board's
+    good = all(milliseconds(each)["cpu_ms"] < LIST_MS for each in lists) and made["bytes"] / 1e6 < REPORT_MB
     print("pages: PASS" if good else "pages: FAIL")
     return 0 if good else 1
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from danseo.errors import DanseoError
 from danseo.settings.declaring import Bounds, later, setting
 from danseo.settings.history import Change, Rewritten
-from danseo.settings.values import with_settings
+from danseo.settings.values import put_in
 from danseo.settings.written import read_kept
 
 Kind = Literal["training", "ensemble", "soup", "prompt"]
@@ -263,5 +263,4 @@ def read_config(path: Path) -> RunConfig:
     settings = read_kept(path, RunConfig)
     if missing := [name for name in ("task", "model") if name not in settings]:
         raise DanseoError(f"{path}: {' and '.join(missing)} missing; is this a run's config.toml?")
-    base = RunConfig(task=settings["task"], model=settings["model"])
-    return with_settings(base, settings)
+    return put_in(RunConfig(task=settings["task"], model=settings["model"]), settings)

@@ -1,6 +1,7 @@
 """The board over the built-in sample: what it shows, and what it refuses."""
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -17,7 +18,7 @@ from danseo.board.guard import is_loopback  # noqa: E402
 from danseo.board.index import RunIndex, run_folders  # noqa: E402
 from danseo.board.live import live  # noqa: E402
 from danseo.board.serving import _bound, serve_board  # noqa: E402
-from danseo.board.site import PER_PAGE, runs_page  # noqa: E402
+from danseo.board.site import PER_PAGE, Site, runs_page  # noqa: E402
 from danseo.board.store import RecordStore  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
@@ -158,7 +159,8 @@ def test_nothing_but_the_runs_is_served(board, path):
 
 
 def test_links_that_lead_out_are_no_runs(folder):
-    assert sorted(path.name[:10] for path in run_folders(folder)) == ["ynat--line", "ynat--majo", "ynat--runn"]
+    names = sorted(Path(path).name[:10] for path in run_folders(str(folder)))
+    assert names == ["ynat--line", "ynat--majo", "ynat--runn"]
 
 
 def test_what_did_not_change_is_not_sent_again(board):
@@ -193,6 +195,19 @@ def test_a_run_that_comes_is_seen_and_one_that_goes_is_not(folder, monkeypatch):
     assert "run/ynat--new" in index.refresh().by_key
     shutil.rmtree(folder / "ynat--new")
     assert "run/ynat--new" not in index.refresh().by_key
+
+
+def test_a_new_search_opens_no_run_again(folder, sample, monkeypatch):
+    site = Site(RunIndex(folder, str(sample)))
+    assert "ynat--linear" in (site.html("runs", {}) or "")
+    opened = []
+    real = os.scandir
+    monkeypatch.setattr("danseo.report.others.os.scandir", lambda path: opened.append(Path(path)) or real(path))
+    monkeypatch.setattr("danseo.runs.directory.read_config", lambda path: pytest.fail(f"{path} is read again"))
+    monkeypatch.setattr("danseo.board.site._FRESH", 1e-6)  # what is kept for some seconds has run out
+    assert "1 of 3 runs" in (site.html("runs", {"q": ["majority"]}) or "")
+    assert opened
+    assert not {str(path) for path in opened} & site.index.snapshot().collection.keys.keys()
 
 
 def test_the_list_is_cut_into_pages(folder):

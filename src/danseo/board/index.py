@@ -16,6 +16,8 @@ from danseo.runs.index import Record, in_order, read_record
 
 _READ = ("config.toml", "scores.json", "environment.json", "error.txt", PRUNED)
 _SHOWN = (*_READ, "log.jsonl", STANDING, "predictions/dev.jsonl", "predictions/dev.npz")
+_FIRST = frozenset(name.split("/")[0] for name in _SHOWN)
+_DEEPER = tuple(name for name in _SHOWN if "/" in name)
 _PAUSE = 2.0  # seconds between two looks at the folder
 _DEEPEST = 5
 
@@ -68,7 +70,7 @@ class RunIndex:
     def _look(self, before: Snapshot | None) -> Snapshot:
         if before is None and self.store:
             self._known = self.store.read()
-        found = {str(path): signature_of(path) for path in run_folders(self.root)}
+        found = {path: signature_of(path) for path in run_folders(str(self.root))}
         changed = {path for path, signature in found.items() if self._known.get(path, (None,))[0] != signature}
         gone = self._known.keys() - found.keys()
         if before and not changed and not gone:
@@ -87,23 +89,24 @@ class RunIndex:
         return Snapshot(version, collection, {keys[str(record.run.path)]: record for record in records})
 
 
-def signature_of(path: Path) -> Signature:
+def signature_of(path: str) -> Signature:
     """The times and sizes of what a run's line in a list is made of."""
-    return tuple(_times(path / name) for name in _READ)
+    return tuple(_times(f"{path}/{name}") for name in _READ)
 
 
-def _times(path: Path) -> tuple[int, int] | None:
+def _times(path: str) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 (a Path for each of some ten thousand costs more than the look)
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
 
 
-def run_folders(root: Path, depth: int = 0) -> Iterator[Path]:
+def run_folders(root: str, depth: int = 0) -> Iterator[str]:
     """The run directories below a folder whose files all lie in it; links that lead out of it are not followed."""
     try:
-        entries = list(os.scandir(root))
+        with os.scandir(root) as found:
+            entries = list(found)
     except OSError:
         return
     if any(entry.name == "config.toml" for entry in entries):
@@ -114,12 +117,11 @@ def run_folders(root: Path, depth: int = 0) -> Iterator[Path]:
         if entry.name.startswith(".") or depth >= _DEEPEST:
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from run_folders(Path(entry.path), depth + 1)
+            yield from run_folders(entry.path, depth + 1)
 
 
-def is_inside(run: Path, entries: list["os.DirEntry[str]"]) -> bool:
+def is_inside(run: str, entries: list["os.DirEntry[str]"]) -> bool:
     """Whether nothing that pages show is a link to somewhere else."""
-    links = {entry.name for entry in entries if entry.is_symlink()}
-    if links & {name.split("/")[0] for name in _SHOWN}:
+    if any(entry.is_symlink() and entry.name in _FIRST for entry in entries):
         return False
-    return not any((run / name).is_symlink() for name in _SHOWN if "/" in name)
+    return not any(os.path.islink(f"{run}/{name}") for name in _DEEPER)  # noqa: PTH114

@@ -71,8 +71,9 @@ class Site:
         return text
 
     def _rendered(self, snapshot: Snapshot, page: Page, query: Query) -> str:
-        tasks = [(f"task/{task.name}", task.short) for task in snapshot.collection.tasks()]
-        others = self._remembered(_recently("links"), lambda: other_links(snapshot.collection.folders))
+        collection = snapshot.collection
+        tasks = [(f"task/{task.name}", task.short) for task in collection.tasks()]
+        others = self._remembered(_recently("links"), lambda: other_links(collection.folders, collection.keys))
         nav = [("overview", "Overview"), ("runs", "Runs"), *tasks, *others, ("compare", "Compare")]
         text: str = (
             environment()

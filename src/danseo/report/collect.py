@@ -39,6 +39,7 @@ class Collection:
     """Run directory -> the key of its page."""
     _dev: dict[str, tuple[str, list[Any]] | None] = field(default_factory=dict)
     _train: dict[str, list[Any] | None] = field(default_factory=dict)
+    _tasks: list[Task] | None = None
 
     def __post_init__(self) -> None:
         for record, name in zip(self.records, run_names(self.records), strict=True):
@@ -64,12 +65,14 @@ class Collection:
 
     def tasks(self) -> list[Task]:
         """The tasks that have runs, in KLUE's order; others behind them by name."""
-        found = {record.task: record for record in self.records if record.settings}
-        known = [name for name in TASKS if name in found]
-        return [found[name].run.task for name in (*known, *sorted(set(found) - set(known)))]
+        if self._tasks is None:
+            found = {record.task: record for record in self.records if record.settings}
+            known = [name for name in TASKS if name in found]
+            self._tasks = [found[name].run.task for name in (*known, *sorted(set(found) - set(known)))]
+        return self._tasks
 
     def _task(self, name: str) -> Task:
-        return next(record.run.task for record in self.records if record.settings and record.task == name)
+        return next(task for task in self.tasks() if task.name == name)
 
     def done(self, task: Task) -> list[Record]:
         """The finished runs of a task, each once."""

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,9 @@ def other_pages(folders: Sequence[Path], data_dir: str | None = None) -> list[Pa
     return [*search_pages(folders, tuned, data_dir), *_masked(trainings, probed)]
 
 
-def other_links(folders: Sequence[Path]) -> list[tuple[str, str]]:
-    """The keys and titles of the pages that there may be, without making them."""
-    found = {path.name for folder in folders for path in _beside_runs(folder)}
+def other_links(folders: Sequence[Path], runs: Collection[str] = ()) -> list[tuple[str, str]]:
+    """The keys and titles of the pages that there may be, without making them; known runs are not opened."""
+    found = {path.name for folder in folders for path in _beside_runs(folder, runs)}
     is_swept = any(path for folder in folders for ending in (JOURNAL, ENDING) for path in folder.glob(f"*{ending}"))
     is_tuned = "result.json" in found
     return [
@@ -53,7 +53,7 @@ def other_links(folders: Sequence[Path]) -> list[tuple[str, str]]:
     ]
 
 
-def _beside_runs(folder: Path, depth: int = 0) -> Iterator[Path]:
+def _beside_runs(folder: Path, runs: Collection[str] = (), depth: int = 0) -> Iterator[Path]:
     """The files that tell of other work than runs; links are not followed, and runs not looked into."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -64,8 +64,10 @@ def _beside_runs(folder: Path, depth: int = 0) -> Iterator[Path]:
     for entry in entries:
         if entry.is_file(follow_symlinks=False) and entry.name in _TELLING:
             yield Path(entry.path)
-        elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-            yield from _beside_runs(Path(entry.path), depth + 1)
+        elif entry.path in runs or depth >= _DEEPEST or entry.name.startswith("."):
+            continue
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _beside_runs(Path(entry.path), runs, depth + 1)
 
 
 def _masked(trainings: Sequence[Path], probed: Sequence[Path]) -> list[Page]:

@@ -148,6 +148,7 @@ def is_unused(cls: type, name: str, value: Any) -> bool:
     return bool(is_later) and bool(value == declaration.metadata.get("first", declaration.default))
 
 
+@cache
 def first_values(cls: type) -> dict[str, Any]:
     """What runs from before a setting have, for those whose default has changed since."""
     declarations = declared(cls)

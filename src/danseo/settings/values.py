@@ -63,21 +63,20 @@ def stated(name: str, value: Any, cls: type) -> Any:
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
-    """The types of a section's settings; looking them up takes longer than all the rest of reading a config."""
-    return get_type_hints(cls)
+def _hint(name: str, config: type) -> tuple[bool, tuple[Any, ...]]:
+    """Whether a setting takes one of some words, and these or its types; looking that up takes longest in reading."""
+    cls, attribute = setting_paths(config)[name]
+    hint = get_type_hints(cls)[attribute]
+    return get_origin(hint) is Literal, get_args(hint) or (hint,)
 
 
 def _typed(name: str, value: Any, config: type) -> Any:
-    cls, attribute = setting_paths(config)[name]
-    hint = _hints(cls)[attribute]
-    if get_origin(hint) is Literal:
-        if value is None:
-            value = "none"
-        if value not in get_args(hint):
-            raise DanseoError(f"{name} = {quote(value)}: should be one of {', '.join(map(str, get_args(hint)))}")
+    is_word, kinds = _hint(name, config)
+    if is_word:
+        value = "none" if value is None else value
+        if value not in kinds:
+            raise DanseoError(f"{name} = {quote(value)}: should be one of {', '.join(map(str, kinds))}")
         return value
-    kinds = get_args(hint) or (hint,)
     if str in kinds:
         return "none" if value is None else str(value)
     if value in (None, "none") and type(None) in kinds:
@@ -92,16 +91,19 @@ def _typed(name: str, value: Any, config: type) -> Any:
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     """The config with some settings changed, by full or short name."""
-    changed: Any = config
     cls: Any = type(config)
-    for key, value in settings.items():
-        name = full_name(key, cls)
+    named = ((full_name(key, cls), value) for key, value in settings.items())
+    return put_in(config, {name: checked(name, value, cls) for name, value in named})
+
+
+def put_in(config: Config, settings: Mapping[str, Any]) -> Config:
+    """The config with settings that are checked already, by full name; every section is made once."""
+    changed: Any = config
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
         section, _, inner = name.rpartition(".")
-        value = checked(name, value, cls)
-        changed = (
-            replace(changed, **{section: replace(getattr(changed, section), **{inner: value})})
-            if section
-            else replace(changed, **{name: value})
-        )
-    result: Config = changed
+        sections.setdefault(section, {})[inner] = value
+    whole = sections.pop("", {})
+    inner_ones = {section: replace(getattr(changed, section), **values) for section, values in sections.items()}
+    result: Config = replace(changed, **whole, **inner_ones)
     return result
