@@ -72,7 +72,7 @@ def pages_in(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("silent", "less than 16 KiB came in 2 s (--timeout); name a local folder, or fill the cache"),
+        ("silent", "less than 16 KiB came in 2 s (--timeout); take -m mini, which is here, name a local folder"),
         ("drip", "less than 16 KiB came in 2 s (--timeout)"),
         ("portal", "for config.json, a web page came instead; log in to the network first"),
         ("trouble", "status 503"),
@@ -103,7 +103,7 @@ def test_a_refused_connection_ends_in_five_seconds_with_the_offline_ways(point_a
     assert ended.value.code == 1
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "cannot be reached" in line
-    assert "name a local folder, or fill the cache" in line
+    assert "take -m mini, which is here, name a local folder, or fill the cache" in line
     assert not (tmp_path / "runs").exists()
 
 

@@ -131,8 +131,8 @@ def test_without_the_hub_a_command_asks_once_and_says_what_helps(command: str, t
 def test_a_refused_connection(tmp_path: Path) -> None:
     result = run(tmp_path, "train ynat -m org/tiny --data sample", HF_ENDPOINT=f"http://127.0.0.1:{closed_port()}")
     assert result.complaint.endswith(
-        " cannot be reached: [Errno 111] Connection refused; name a local folder, or fill the cache where there is a "
-        "network and set HF_HUB_OFFLINE=1"
+        " cannot be reached: [Errno 111] Connection refused; take -m mini, which is here, name a local folder, or fill "
+        "the cache where there is a network and set HF_HUB_OFFLINE=1"
     )
 
 
@@ -169,7 +169,21 @@ def test_names_that_are_no_ids_never_reach_the_hub(models: Models, tmp_path: Pat
     with pytest.raises(DanseoError, match="is a file; name a checkpoint folder"):
         pretrained(str(tmp_path / "file"))
     assert pretrained(str(tmp_path))[0] == str(tmp_path)
+    with pytest.raises(DanseoError, match="no model named 'minni'; did you mean 'mini'"):
+        pretrained("minni")
     assert models.asked == []
+
+
+def test_a_misspelt_model_is_told_before_the_hub_is_asked(models: Models, tmp_path: Path) -> None:
+    for wrong, right in {"minni": "mini", "mini2": "mini", "liner": "linear", "majorty": "majority"}.items():
+        result = run(tmp_path, f"train ner -m {wrong} --data sample", HF_ENDPOINT=models.url)
+        assert result.code == 2
+        assert f"no model named {wrong!r}; did you mean {right!r}?" in result.complaint
+    models.status, models.error = 401, "RepoNotFound"
+    assert (
+        "no such model on the Hub"
+        in run(tmp_path, "train ner -m o/mini --data sample", HF_ENDPOINT=models.url).complaint
+    )
 
 
 def test_offline_and_not_in_the_cache(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:

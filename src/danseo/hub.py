@@ -3,8 +3,9 @@
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ BOX = Path(__file__).with_name("box")
 IN_THE_BOX = ("mini",)
 """Models that come with danseo, by the names of their folders in the box."""
 SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-WAYS = "name a local folder, or fill the cache where there is a network and set HF_HUB_OFFLINE=1"
+WAYS = (
+    "take -m mini, which is here, name a local folder, or fill the cache where there is a network and set "
+    "HF_HUB_OFFLINE=1"
+)
 PORTAL = "a web page came instead; log in to the network first, then run the same command again"
 _SECONDS = 4.0  # the library itself tries for 20
 _PAGES = (b"<!doctype html", b"<html")
@@ -49,17 +53,24 @@ def pretrained(model: str) -> tuple[str, dict[str, Any]]:
         return str(folder), options
     if Path(name).is_file():
         raise DanseoError(f"model {name} is a file; name a checkpoint folder")
+    check_spelling(name, IN_THE_BOX)
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise DanseoError(f"model {name}: no such folder, and no Hub id either (those look like klue/roberta-base)")
     if switch := offline_switch():
         if not is_cached(name, options["revision"]):
             raise NetworkError(
-                f"model {name}: no such folder, and {switch} is set but the cache of the Hub does not hold it; name a "
-                "local folder, or fill the cache where there is a network"
+                f"model {name}: no such folder, and {switch} is set but the cache of the Hub does not hold it; take "
+                "-m mini, which is here, name a local folder, or fill the cache where there is a network"
             )
         return name, options
     options["local_files_only"] = not _is_there(name, options["revision"], endpoint() or "")
     return name, options
+
+
+def check_spelling(model: str, known: Iterable[str]) -> None:
+    """Refuse a name that nearly is a known one, before the Hub is asked for it; ids with an owner are left alone."""
+    if "/" not in model and (near := get_close_matches(model, known, 1, cutoff=0.7)):
+        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
 
 
 def is_cached(name: str, revision: str) -> bool:

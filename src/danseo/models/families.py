@@ -73,7 +73,7 @@ _ENCODER = Family(
     load=_load_encoder,
     size=facts.size_of,
     weighs=True,
-    find=pretrained,
+    find=facts.find,
     facts=facts.configuration,
 )
 

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from danseo.config import FLOORS, RunConfig
 from danseo.errors import DanseoError
-from danseo.hub import IN_THE_BOX, folder_of, pretrained
+from danseo.hub import IN_THE_BOX, check_spelling, folder_of, pretrained
 from danseo.tasks import get_task
 from danseo.tasks.task import Task
 
@@ -79,10 +78,16 @@ def _named(found: Mapping[str, Any] | None) -> Any:
     return SimpleNamespace(**{"model_type": "", **found}) if found else None
 
 
+def find(model: str) -> tuple[str, dict[str, Any]]:
+    """Where an encoder is; a misspelt floor or model of the box is told before the Hub is asked."""
+    if not folder_of(model):
+        check_spelling(model, (*FLOORS, *IN_THE_BOX))
+    return pretrained(model)
+
+
 def check_id(model: str) -> None:
     """Refuse what is neither a folder nor an id of the Hub."""
-    if near := get_close_matches(model, (*FLOORS, *IN_THE_BOX), 1, cutoff=0.7):
-        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
+    check_spelling(model, (*FLOORS, *IN_THE_BOX))
     if model.startswith(("/", ".", "~")):
         raise DanseoError(f"model {model}: no such folder")
 
