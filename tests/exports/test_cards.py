@@ -6,10 +6,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
+from danseo.data.lines import example_from
 from danseo.errors import DanseoError, NetworkError
+from danseo.experiment import run_experiment
+from danseo.exports.card import _ASKED
 from danseo.exports.format import Request
 from danseo.exports.table import export
 from danseo.predict.stream import predict_lines
+from danseo.recipes import configured
+from danseo.tasks import TASKS
+from tests.showing import _own_task
 
 
 def test_a_card_says_what_was_measured(run, tmp_path):
@@ -28,6 +34,32 @@ def test_a_card_says_what_was_measured(run, tmp_path):
     assert "CC BY-SA 4.0" in body
     assert "select half" in body
     assert headline["id"] in body
+
+
+def test_a_card_is_called_as_its_run_and_shows_how_to_ask(run, tmp_path):
+    export("card", Request(str(run), str(tmp_path / "card")))
+    text = (tmp_path / "card" / "README.md").read_text()
+    assert f"# {run.name}\n" in text
+    assert f"echo '{_ASKED['ynat']}' | danseo predict run\n" in text
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_a_card_asks_is_understood(name):
+    line = _ASKED[name]
+    assert "'" not in line  # the shell would end the line there
+    example = example_from(line, TASKS[name], 1)
+    if name == "re":
+        assert [example.text[e.start : e.end] for e in (example.subject, example.object)] == ["김서연", "한빛전자"]
+
+
+def test_a_task_of_ones_own_is_not_said_to_be_of_klue(sample, tmp_path):
+    task = str(_own_task(tmp_path, "mails", lambda n: [{"text": f"글 {k}", "label": "xy"[k % 2]} for k in range(n)]))
+    own = run_experiment(configured(task, "majority", "default", {}), sample, tmp_path / "runs", quiet=True)
+    export("card", Request(str(own.path), str(tmp_path / "card")))
+    text = (tmp_path / "card" / "README.md").read_text()
+    assert "A model for mails" in text
+    assert "klue" not in text.casefold()
+    assert not (tmp_path / "card" / ".eval_results").exists()
 
 
 def test_the_newer_results_are_what_the_hub_reads(run, tmp_path):

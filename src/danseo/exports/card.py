@@ -10,6 +10,7 @@ from danseo.exports.format import Format, Request
 from danseo.files import write_atomically
 from danseo.runs.index import Record
 from danseo.settings.declaring import flat
+from danseo.tasks.task import Task
 
 DATASET = "klue/klue"
 RESULTS = ".eval_results"
@@ -21,26 +22,48 @@ _PIPELINES = {
     "parse": "token-classification",
     "answer": "question-answering",
 }
+_ASKED = {
+    "ynat": "부산 앞바다에 올해 첫 태풍 주의보",
+    "ner": "김서연은 지난 3월 부산에서 새 일을 시작했다.",
+    "dp": "동생이 어제 새 책을 샀다.",
+    "nli": '{"premise": "가게는 아홉 시에 연다.", "hypothesis": "가게는 아침에 닫혀 있다."}',
+    "sts": '{"sentence1": "내일 비가 올까요?", "sentence2": "내일 비가 오나요?"}',
+    "re": '{"sentence": "김서연은 한빛전자에서 일한다.", '
+    '"subject_entity": {"word": "김서연", "start_idx": 0, "end_idx": 2, "type": "PER"}, '
+    '"object_entity": {"word": "한빛전자", "start_idx": 5, "end_idx": 8, "type": "ORG"}}',
+    "mrc": '{"context": "도서관은 1998년에 문을 열었다.", "question": "도서관은 언제 문을 열었나?"}',
+    "wos": '{"dialogue": [{"role": "user", "text": "서울 북쪽에 있는 싼 식당을 찾아 주세요."}]}',
+}
+"""Task -> a line to ask, which the card shows."""
 _PARTS = {"report": "report half of dev (the half that picked nothing)", "dev": "all of dev"}
 
 
-def card_files(record: Record, repository: str = "OWNER/NAME") -> dict[str, str]:
-    """Name -> text of what belongs to the card."""
-    return {
-        "README.md": f"---\n{_yaml(metadata(record, repository))}---\n\n{_body(record, repository)}",
-        f"{RESULTS}/{record.task}.yaml": _yaml(eval_results(record)),
-    }
+_LICENCE = "KLUE is licensed CC BY-SA 4.0; what is derived from it has to say so and be shared alike. "
+
+
+def card_files(record: Record, repository: str | None = None) -> dict[str, str]:
+    """Name -> text of what belongs to the card; without a repository the model is called as its run."""
+    repository = repository or f"OWNER/{_plain(record.run.path.name).replace(' ', '-')}"
+    readme = {"README.md": f"---\n{_yaml(metadata(record, repository))}---\n\n{_body(record, repository)}"}
+    if record.run.task.own:
+        return readme  # the Hub's results are for datasets of the Hub
+    return {**readme, f"{RESULTS}/{record.task}.yaml": _yaml(eval_results(record))}
+
+
+def _named(task: Task) -> str:
+    """KLUE NER; a user's own task by its name."""
+    return task.name if task.own else f"KLUE {task.short}"
 
 
 def metadata(record: Record, repository: str) -> dict[str, Any]:
     """What the Hub reads at the head of the card, model-index included."""
     task = record.run.task
     base = record.model_path if re.fullmatch(r"[\w.-]+/[\w.-]+", record.model_path) else None
-    pipeline = _PIPELINES.get(task.kind)
+    pipeline, own = _PIPELINES.get(task.kind), task.name if task.own else ""
     results = [
         {
             "task": {"type": pipeline or task.kind, "name": task.title},
-            "dataset": {"type": DATASET, "name": f"KLUE {task.short}", "config": task.name, "split": "validation"},
+            "dataset": {"type": own or DATASET, "name": _named(task), "config": task.name, "split": "validation"},
             "metrics": [
                 {"type": s["id"], "name": f"{s['id']} on {_PARTS[split]}", "value": s["value"], **_interval(s)}
                 for s in listed
@@ -52,8 +75,8 @@ def metadata(record: Record, repository: str) -> dict[str, Any]:
     return {
         "language": ["ko"],
         "library_name": "transformers" if (record.run.path / "model" / "config.json").is_file() else "danseo",
-        "tags": ["danseo", "klue", f"klue-{task.name}"],
-        "datasets": [DATASET],
+        "tags": ["danseo", *(() if own else ("klue", f"klue-{task.name}"))],
+        **({} if own else {"datasets": [DATASET]}),
         **({"base_model": base} if base else {}),
         **({"pipeline_tag": pipeline} if pipeline else {}),
         "model-index": [{"name": repository.split("/")[-1], "results": results}],
@@ -105,30 +128,34 @@ def _body(record: Record, repository: str) -> str:
     return "\n".join(
         [
             f"# {_plain(repository.split('/')[-1])}\n",
-            f"A model for KLUE {task.short} ({task.title}), made and scored with danseo "
+            f"A model for {_plain(_named(task))} ({_plain(task.title)}), made and scored with danseo "
             f"{_plain(record.surroundings.get('danseo', ''))}; it started from `{_plain(record.model)}`.\n",
             "## Use\n",
-            _usage(repository),
+            _usage(task, repository),
             "## Scores\n",
-            "From 0 to 100, with 95 % bootstrap intervals over examples. KLUE has no public test labels: these are "
-            f"scores on its dev set, and the checkpoint was picked on {picked}. Ids name definitions of metrics.\n",
+            "From 0 to 100, with 95 % bootstrap intervals over examples. "
+            f"{'These' if task.own else 'KLUE has no public test labels: these'} are scores on its dev set, and the "
+            f"checkpoint was picked on {picked}. Ids name definitions of metrics.\n",
             *tables,
             "## Settings that differ from danseo's defaults\n",
             _settings(record),
             "## Data\n",
-            "KLUE is licensed CC BY-SA 4.0; what is derived from it has to say so and be shared alike. The files:\n",
+            ("" if task.own else _LICENCE) + "The files:\n",
             hashes + "\n",
         ]
     )
 
 
-def _usage(repository: str) -> str:
+def _usage(task: Task, repository: str) -> str:
+    asked = _ASKED.get(task.name)
+    told = f"echo '{asked}' | danseo predict run" if asked else "danseo predict run lines.txt"
     return (
         "```sh\n"
         "pip install 'danseo[train]'\n"
         f"hf download {repository} --local-dir run\n"
-        "danseo predict run lines.txt          # one text per line; JSON lines for pairs, passages and dialogues\n"
-        "```\n"
+        f"{told}\n"
+        "```\n\n"
+        "A line each, or an object of JSON each; CSV too. A JSON object per answer comes out.\n"
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from danseo.report.blocks import ExamplesBlock
 from danseo.report.collect import Collection
-from danseo.report.examples import earlier_turns
+from danseo.report.examples import earlier_turns, explained
 from danseo.report.forms import Answered, is_right, show
 from danseo.runs.index import Record
 from danseo.tasks.task import Task
@@ -44,7 +44,7 @@ def disagreements(collection: Collection, task: Task, one: Record, other: Record
         f"{total[1]:,}; {len(shown)} of them"
         + (", a number counts as right when it is less than half a point off" if task.kind == "score" else "")
     )
-    return ExamplesBlock("Disagreements", note, shown)
+    return ExamplesBlock("Disagreements", explained(task, note), shown)
 
 
 def _share(task: Task, example: Any, answer: Any) -> float:

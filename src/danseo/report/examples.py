@@ -12,21 +12,34 @@ from danseo.tasks.task import Task
 
 _WHO = "answer"
 _LONGEST = 40  # words of a sentence whose tree is drawn
+_IN_SIGHT = 14  # words of one that a screen shows whole
+_MARKS = {
+    "tag": "green is found, yellow missed, red wrong",
+    "track": "✓ right, − missed, ✗ wrong, whatever is new since the turn before",
+    "labels": "✓ right, − missed, ✗ wrong",
+}
+"""Kind of task -> what its marks mean."""
 
 
 def mistakes_block(task: Task, answers: Answers, most: int) -> ExamplesBlock:
     """The worst mistakes in the form of the task."""
     examples, predictions = answers.examples, answers.member.predictions
     ranked = ranked_mistakes(task, examples, predictions)
-    chosen = [
-        position for position in _varied(task, examples, ranked.positions) if _is_showable(task, examples[position])
-    ][:most]
+    varied = _varied(task, examples, ranked.positions)
+    showable = [position for position in varied if _words(task, examples[position]) <= _LONGEST]
+    chosen = sorted(showable, key=lambda position: _words(task, examples[position]) > _IN_SIGHT)[:most]
     shown = []
     for position in chosen:
         earlier = earlier_turns(task, examples, position, lambda k: {_WHO: predictions[k]})
         shown.append(show(Answered(task, examples[position], {_WHO: predictions[position]}, earlier)))
     note = f"{len(shown)} of {len(ranked.positions):,} wrong examples among {len(examples):,}, {ranked.order}"
-    return ExamplesBlock("Mistakes", note, shown)
+    note += f", short sentences (up to {_IN_SIGHT} words) before long ones" if task.kind == "parse" else ""
+    return ExamplesBlock("Mistakes", explained(task, note), shown)
+
+
+def explained(task: Task, note: str) -> str:
+    """The note, and what the marks in the examples mean."""
+    return f"{note}\n{_MARKS[task.kind]}" if task.kind in _MARKS else note
 
 
 def _varied(task: Task, examples: Sequence[Any], positions: Sequence[int]) -> list[int]:
@@ -39,8 +52,9 @@ def _varied(task: Task, examples: Sequence[Any], positions: Sequence[int]) -> li
     return list(firsts.values())
 
 
-def _is_showable(task: Task, example: Any) -> bool:
-    return task.kind != "parse" or len(example.words) <= _LONGEST
+def _words(task: Task, example: Any) -> int:
+    """How wide the tree of a sentence is; other examples have none."""
+    return len(example.words) if task.kind == "parse" else 0
 
 
 def earlier_turns(

@@ -29,12 +29,14 @@ def _lead(collection: Collection, is_compared: bool) -> str:
     done = [record for record in collection.records if record.status == "done"]
     models = len({record.identity for record in done})
     tasks = _count(len(collection.tasks()), "task")
-    told = [f"{_count(len(done), 'finished run')} of {_count(models, 'model')} on {tasks}."]
+    told = [f"How well models do on Korean text: {_count(len(done), 'finished run')} of {_count(models, 'model')} "]
+    told[0] += f"on {tasks}."
     best = _leaders(collection)
     names: dict[str, list[str]] = {}
     for task, record in best:
-        names.setdefault(collection.name(record), []).append(task.short)
-    if best:
+        if record.settings.get("model") != "majority":  # nobody's model, but what models have to beat
+            names.setdefault(collection.name(record), []).append(task.short)
+    if names:
         told.append(f"Best so far: {'; '.join(f'{name} in {_listed(shorts)}' for name, shorts in names.items())}.")
     if low := [task.short for task, record in best if not _beats_floor(record)]:
         told.append(f"In {_listed(low)} nothing is shown to beat the most frequent answer.")
@@ -102,20 +104,15 @@ def _best(collection: Collection, compared: Mapping[str, Compared]) -> Block:
     rows: list[tuple[object, ...]] = []
     links: list[dict[str, str]] = []
     for task, best in _leaders(collection):
-        links.append({title_of(task): f"task/{task.name}", collection.name(best): collection.key(best)})
-        rows.append((title_of(task), task.headline, *_row(collection, task, best, compared)))
-    columns = (
-        "task",
-        "metric",
-        "best run",
-        "score",
-        "95 % interval",
-        "tied with",
-        "most frequent answer",
-        "n",
-        "scored on",
-    )
-    return TableBlock(Table("best run per task", columns, rows, keys=2).without_empty(), row_links=links)
+        links.append({_in_words(task): f"task/{task.name}", collection.name(best): collection.key(best)})
+        rows.append((_in_words(task), *_row(collection, task, best, compared), task.headline))
+    columns = ("task", "best run", "score", "95 % interval", "most frequent answer", "tied with", "n", "scored on")
+    return TableBlock(Table("best run per task", (*columns, "metric"), rows, keys=2).without_empty(), row_links=links)
+
+
+def _in_words(task: Task) -> str:
+    """TC, topic classification; a user's own task has one name."""
+    return title_of(task) if task.short == task.name else f"{task.short}, {task.title}"
 
 
 def _row(collection: Collection, task: Task, best: Record, compared: Mapping[str, Compared]) -> tuple[object, ...]:
@@ -128,7 +125,7 @@ def _row(collection: Collection, task: Task, best: Record, compared: Mapping[str
     ]
     floor = floor_of(best)
     interval = shown_interval(*score["interval"]) if score.get("interval") else None
-    return name, Best(score["value"]), interval, ", ".join(tied) or None, floor, score["n"], protocol(best)
+    return name, Best(score["value"]), interval, floor, ", ".join(tied) or None, score["n"], protocol(best)
 
 
 def _klue(collection: Collection) -> list[Block]:

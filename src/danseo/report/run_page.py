@@ -12,6 +12,7 @@ from danseo.report.examples import mistakes_block
 from danseo.report.task_page import learning_curves
 from danseo.runs.index import Record, protocol
 from danseo.runs.layouts.single import run_tables, warnings_of
+from danseo.runs.layouts.variants import traits
 from danseo.scoring.breakdown import details
 from danseo.scoring.calibration import Calibration, calibration
 from danseo.scoring.slices import by_length, by_seen
@@ -63,8 +64,9 @@ def _scores(record: Record) -> list[Block]:
 
 
 def _settings(record: Record) -> Block:
-    defaults = flat(RunConfig(task="", model=""))
-    differing = {k: as_typed(v) for k, v in record.settings.items() if k not in defaults or defaults[k] != v}
+    defaults, counted = flat(RunConfig(task="", model="")), {*traits(record), "seed", "kind"}  # a floor has no epochs
+    said = {name: value for name, value in record.settings.items() if name in counted}
+    differing = {k: as_typed(v) for k, v in said.items() if k not in defaults or defaults[k] != v}
     rows: list[tuple[object, ...]] = [(name, value, as_typed(defaults.get(name))) for name, value in differing.items()]
     return TableBlock(Table("settings", ("setting", "value", "default"), rows))
 

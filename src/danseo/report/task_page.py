@@ -111,7 +111,7 @@ def _table(collection: Collection, task: Task, done: Sequence[Record]) -> list[B
     names = {str(record.run.path): collection.name(record) for record in done}
     rows = [(names[str(row[at])], *row[:at], *row[at + 1 :]) for row in table.rows]
     named = Table(table.title, ("run", *(c for c in table.columns if c != "run")), rows, table.note, once=table.once)
-    return [TableBlock(compact(named), collection.links(done))]
+    return [TableBlock(compact(named).without_empty(), collection.links(done))]
 
 
 def learning_curves(collection: Collection, records: Sequence[Record]) -> list[Block]:

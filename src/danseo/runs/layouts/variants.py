@@ -10,7 +10,7 @@ from danseo.config import RunConfig
 from danseo.display.table import as_typed
 from danseo.runs.index import Record
 from danseo.runs.naming import told_apart
-from danseo.settings.declaring import INCIDENTAL, is_unused, setting_paths
+from danseo.settings.declaring import INCIDENTAL, declared, is_unused, setting_paths
 
 _NAMED = 3  # copies; more are counted
 _OF_ALL = ("task", "model", "recipe", "train.select_on")  # what counts also where nothing is trained
@@ -157,13 +157,29 @@ def label_variants(records: Sequence[Record], *, brief: bool = False) -> list[st
 
 
 def _usual(records: Sequence[Record], names: Sequence[str]) -> dict[str, object]:
-    """The value of each setting that more than half of the records have."""
+    """The value of each setting that more than half of the records have; else the default, where some have it."""
     columns = zip(names, zip(*(shown_traits(record, names) for record in records), strict=True), strict=False)
-    return {name: value for name, values in columns for value in values if 2 * values.count(value) > len(values)}
+    found: dict[str, object] = {}
+    for name, values in columns:
+        most = [value for value in values if 2 * values.count(value) > len(values)]
+        usual = most or [value for value in values if _is_default(name, value)]
+        found |= {name: usual[0]} if usual else {}
+    return found
+
+
+def _is_default(name: str, value: object) -> bool:
+    declaration = declared(RunConfig).get(name)
+    return declaration is not None and bool(declaration.default == value)
 
 
 def _label(record: Record, name: str, differing: Sequence[str], usual: Mapping[str, object]) -> str:
     pairs = zip(differing, shown_traits(record, differing), strict=True)
     values = [(key, value) for key, value in pairs if key not in usual or usual[key] != value]
-    shown = ((key.split(".")[-1], f"{value:g}" if isinstance(value, float) else value) for key, value in values)
-    return " ".join([name, *(f"{key}={value}" for key, value in shown)])
+    return " ".join([name, *(f"{key.split('.')[-1]}={_brief(key, value)}" for key, value in values)])
+
+
+def _brief(key: str, value: object) -> object:
+    """A value in a name: no limit of examples is all of them, which 0 would not say."""
+    if key == "limit" and value == 0:
+        return "all"
+    return f"{value:g}" if isinstance(value, float) else value
