@@ -39,7 +39,7 @@ def two_processes(command: list[str]) -> "subprocess.CompletedProcess[str]":
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
     line = [sys.executable, *launcher, *command]
     ended = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=600)
-    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.returncode == 0, ended.stderr
     return ended
 
 

@@ -37,6 +37,7 @@ def test_shares_cover_everything_once(monkeypatch, count, world):
         parts[:] = shares
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", exchange)
+    monkeypatch.setattr("danseo.training.workers._talking", lambda: None)
     assert rank_of(0, world).gathered(shares[0]) == list(range(count))
 
 
@@ -50,8 +51,12 @@ def test_a_device_that_is_not_there_is_one_line(name):
 # Two nodes that share no folder. The second one is short of memory: in its forward pass, so that both must work in
 # smaller parts, once in the update (the fourth step), and once where gradients meet (it goes without an example then).
 SHORT_OF_MEMORY = """
-import os, sys, torch
+import atexit, os, pathlib, sys, torch
 os.environ["LOCAL_RANK"] = "0"
+def say_threads():
+    names = [path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+    print("threads left", sum("gloo" in name for name in names), file=sys.stderr)
+atexit.register(say_threads)  # the first to come is the last to go
 from danseo.cli import main
 from danseo.models.encoder.network import Network
 from danseo.training import workers
@@ -108,6 +113,7 @@ def one_and_two(sample: Path, bert: Path, tmp_path_factory: pytest.TempPathFacto
     assert "out of memory: from now on at most 64 pieces at a time" in words
     patience = [float(line.split()[1]) for line in words.splitlines() if line.startswith("patience")]
     assert min(patience) >= 6 * 3600, "the first process may tokenise for hours"
+    assert words.count("threads left 0") == 2, "a thread that goes on while Python ends may abort it"
     assert [path.name for path in (folder / "two").iterdir()] == ["0"], "one of them writes"
     (two,) = (folder / "two" / "0").glob("ynat--*")
     return one.path, two

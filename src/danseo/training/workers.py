@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,20 @@ class Workers:
     def __init__(self, device: str | None = None) -> None:
         from accelerate import PartialState
 
+        if torch.distributed.is_available():  # imported later, its functions would keep the group as their defaults
+            import_module("torch.distributed.nn.functional")
         self.state = PartialState(cpu=device == "cpu", timeout=_PATIENCE)
         self.rank: int = self.state.process_index
         self.world: int = self.state.num_processes
         self.device = _usable(device) if device and self.world == 1 else self.state.device
-        self.group = _talking() if self.world > 1 else None
+        if self.world > 1:
+            _talking()  # all of them make it at once
         self.buffer: Tensor | None = None
+
+    @property
+    def group(self) -> Any:
+        """The processes as they talk without devices; nobody else holds it, so that it can end before Python does."""
+        return _talking() if self.world > 1 else None
 
     @property
     def is_first(self) -> bool:
@@ -170,8 +179,15 @@ def runs_out(take: Callable[[], None]) -> bool:
 @cache
 def _talking() -> Any:
     """The processes as they talk without devices; made once, by all of them, and given up when they end."""
-    atexit.register(torch.distributed.destroy_process_group)  # threads of a group that outlives Python may abort it
+    atexit.register(_part)
     return torch.distributed.new_group(backend="gloo", timeout=_PATIENCE)
+
+
+def _part() -> None:
+    """End the threads of all groups: one that still gives up a tensor while Python ends would abort the process."""
+    _talking.cache_clear()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _complete(parameters: Sequence[nn.Parameter]) -> None:
