@@ -15,19 +15,19 @@ from typing import Any
 from measuring import ResultTable
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "klue"
+_BOTH = (("--mode", "likelihood"), ("--mode", "generate"))
+_WEIGHED = [(*mode, *shots) for shots in ((), ("--shots", "5")) for mode in _BOTH]
+_WRITTEN: list[tuple[str, ...]] = [(), ("--shots", "5")]
+_SHORT = ("--set", "reply_tokens=160")  # a base model often repeats itself until its tokens are used up
 RUNS: dict[str, list[tuple[str, ...]]] = {
-    "ynat": [
-        ("--mode", "likelihood"),
-        ("--mode", "likelihood", "--shots", "5"),
-        ("--mode", "generate", "--shots", "5"),
-    ],
-    "nli": [("--mode", "likelihood"), ("--mode", "likelihood", "--shots", "5")],
-    "re": [("--mode", "likelihood"), ("--mode", "likelihood", "--shots", "5")],
-    "sts": [(), ("--shots", "5")],
-    "ner": [(), ("--shots", "5"), ("--free", "--shots", "5")],
-    "mrc": [()],
-    "dp": [("--shots", "2")],
-    "wos": [("--shots", "2")],
+    "ynat": _WEIGHED,
+    "nli": _WEIGHED,
+    "sts": _WRITTEN,
+    "re": _WEIGHED,
+    "ner": [(*_SHORT, *how) for how in _WRITTEN],
+    "wos": [(*_SHORT, *how) for how in _WRITTEN],
+    "dp": _WRITTEN,
+    "mrc": _WRITTEN,
 }
 
 
@@ -39,6 +39,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("proof-llm"), help="where data and runs go")
     parser.add_argument("--only", choices=["speed", "writing", "weighing", "table"])
     parser.add_argument("--tasks", nargs="*", default=list(RUNS))
+    parser.add_argument("--precision", default="auto", help="of the table: auto, bf16 or fp32")
     return parser.parse_args()
 
 
@@ -91,12 +92,13 @@ def speed(options: argparse.Namespace) -> None:
 
 
 def made(gemma: str, name: str, **settings: Any) -> Any:
-    from danseo.config import PromptConfig, RunConfig
+    from danseo.config import PromptConfig, RunConfig, TrainConfig
     from danseo.models.llm.here import load_here
     from danseo.models.llm.prompted import Prompted
     from danseo.tasks import TASKS
 
-    config = RunConfig(task=name, model=f"llm:{gemma}", kind="prompt", prompt=PromptConfig(**settings))
+    train = TrainConfig(precision="fp32")  # in which both ways can be held to the same numbers
+    config = RunConfig(task=name, model=f"llm:{gemma}", kind="prompt", prompt=PromptConfig(**settings), train=train)
     return Prompted(config, TASKS[name], load_here(config, gemma, "cpu"))
 
 
@@ -167,6 +169,7 @@ def table(options: argparse.Namespace) -> None:
         for how in RUNS[name]:
             command = ["prompt", name, "-m", f"llm:{options.gemma}", "--data", str(root)]
             command += ["--runs", str(options.work / "runs"), "--json", *how]
+            command += [] if options.precision == "auto" else ["--set", f"precision={options.precision}"]
             ended = CliRunner().invoke(cli, command)
             if ended.exception:
                 table.add(name, " ".join(how), repr(ended.exception)[:80], *[None] * 6)

@@ -203,11 +203,25 @@ def test_adapters_go_on_from_their_checkpoint_bit_for_bit(sample: Path, tmp_path
 def test_frozen_weights_lie_in_half_precision_where_the_run_computes_in_it(sample: Path, decoders):
     config = quick_config("ynat", decoders["qwen2"], lora=2, precision="bf16")
     model = Encoder(config, TASKS["ynat"], Workers("cpu"))
-    kinds = {weight.requires_grad: weight.dtype for weight in model.network.parameters()}
-    assert kinds == {True: torch.float32, False: torch.bfloat16}
+    kinds = {(weight.requires_grad, weight.dtype) for weight in model.network.parameters()}
+    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
     examples = read_split(sample, "ynat", "dev", 4)
     assert len(model.predict(examples)) == 4
     assert model.mode.precision == "bf16"
+
+
+def test_a_saved_model_lies_as_it_did_when_it_learned(sample: Path, tmp_path: Path, decoders, monkeypatch):
+    """Whatever this machine gains by."""
+    half = {True: torch.bfloat16, False: torch.float32}
+    for gains in (True, False):
+        monkeypatch.setattr("danseo.models.encoder.network.keeps_half", lambda size, device, gains=gains: gains)
+        config = quick_config("ynat", decoders["llama"], lora=2, limit=8, precision="auto", seed=int(gains))
+        run = run_experiment(config, sample, tmp_path, quiet=True)
+        assert run.read_json("gear.json")["precision"] == ("bf16" if gains else "fp32")
+        monkeypatch.setattr("danseo.models.encoder.network.keeps_half", lambda size, device, gains=gains: not gains)
+        model = load_model(run, "cpu")
+        assert model.network.model.dtype == half[gains]
+        assert len(model.predict(read_split(sample, "ynat", "dev", 4)).predictions) == 4
 
 
 def test_a_body_that_is_gone_or_changed_is_one_line(sample: Path, tmp_path: Path):

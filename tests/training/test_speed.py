@@ -18,6 +18,7 @@ from danseo.training.speed import (  # noqa: E402
     ComputeMode,
     bf16_works,
     choose_mode,
+    keeps_half,
     measured_seconds,
     recorded_mode,
     settled_mode,
@@ -121,6 +122,29 @@ def test_a_cpu_without_bfloat16_does_not_try_it(trials, monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "has_bf16", lambda: False)
     assert choose_mode(fake(), TrainConfig(), CPU, tmp_path / "measured.json") == SDPA
     assert set(trials) == {SDPA, EAGER}
+
+
+@pytest.mark.parametrize(("half", "gains"), [(1.0, True), (2.8, False)])
+def test_frozen_weights_of_large_models_lie_in_half_where_products_gain(trials, monkeypatch, tmp_path, half, gains):
+    memory, tried = tmp_path / "measured.json", []
+
+    def product(mode):
+        tried.append(mode.precision)
+        return {"fp32": 3.0, "bf16": half}[mode.precision]
+
+    monkeypatch.setattr(speed, "_product", product)
+    assert keeps_half(1e8, CPU, memory) is gains
+    assert set(tried) == {"fp32", "bf16"}
+    tried.clear()
+    assert keeps_half(1e8, CPU, memory) is gains
+    assert not keeps_half(1e5, CPU, memory), "a small model"
+    monkeypatch.setattr(speed, "has_bf16", lambda: False)
+    assert not keeps_half(1e8, CPU, memory)
+    assert tried == [], "the times are remembered"
+
+
+def test_a_product_takes_time_in_both_precisions():
+    assert speed._product(SDPA) > 0
 
 
 def test_a_damaged_memory_is_measured_anew(trials, tmp_path):

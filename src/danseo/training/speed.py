@@ -39,6 +39,9 @@ _SHAPE = (8, 48)  # rows and pieces of an ordinary batch; a network may name its
 _PATIENCE = 120.0  # seconds, with a process that tries bfloat16
 _GPU_PIECES = 8192  # in a measured batch: fewer only show how fast a GPU is told what to do
 _GPU_WIDTH = 128
+_LARGE = 2e7  # weights above the embeddings from which on the frozen ones of a CPU may lie in bfloat16
+_PRODUCT = (512, 1024, 1024)  # of the matrices whose product tells whether a CPU gains by bfloat16
+_GAIN = 1.2  # times as fast, so that it pays
 _HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 COMPUTE_FILE = "gear.json"
 FLASH = "flash_attention_2"
@@ -219,6 +222,43 @@ def has_bf16() -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
+def keeps_half(size: float, device: torch.device, memory: Path | None = None) -> bool:
+    """Whether so many weights that stay as they are had better lie in bfloat16: on GPUs, and CPUs that gain by it.
+
+    Small models gain nothing worth its rounding, which makes answers depend on batch mates.
+    """
+    if device.type != "cpu":
+        return device.type == "cuda" and half_of(device) == "bf16"
+    memory = memory or cache_root() / "measured.json"
+    if size < _LARGE or not has_bf16() or not bf16_works(memory):
+        return False
+    cpu = f"{platform.node()} {torch.backends.cpu.get_cpu_capability()}"
+    key = f"products cpu {cpu}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+    known = _recall(memory).get(key)
+    if not isinstance(known, dict) or set(known) != {"fp32", "bf16"}:
+        modes = [ComputeMode("fp32", "sdpa"), ComputeMode("bf16", "sdpa")]
+        known = {mode.precision: taken for mode, taken in measured_seconds(modes, _product, math.inf).items()}
+        _remember(memory, key, known)
+    return float(known["fp32"]) > _GAIN * float(known["bf16"])
+
+
+def _product(mode: ComputeMode) -> float:
+    """Seconds of a few matrix products of a language model's size."""
+    rows, inner, columns = _PRODUCT
+    dtype = _HALVES.get(mode.precision, torch.float32)
+    left, right = torch.ones(rows, inner, dtype=dtype), torch.ones(columns, inner, dtype=dtype)
+    clock = _cpu_clock()
+    start = clock()
+    for _ in range(4):
+        torch.nn.functional.linear(left, right)
+    return clock() - start
+
+
+def _cpu_clock() -> Callable[[], float]:
+    """One thread's own seconds, where there is one: other work on the machine would decide otherwise."""
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
 def bf16_works(memory: Path) -> bool:
     """Whether this CPU computes in bfloat16 without dying.
 
@@ -339,8 +379,7 @@ def _trial(network: TrainableNetwork, mode: ComputeMode, device: torch.device) -
     """Seconds of one forward and backward pass of the body over a batch of ordinary shape."""
     mode.engage(network)
     ids = torch.full(_shape(network, device), 5, device=device)
-    # One thread's own seconds, where there is one: other work on the machine would decide otherwise.
-    clock = time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    clock = _cpu_clock() if device.type == "cpu" else time.perf_counter
     start = clock()
     with mode.autocast(device):
         states = network.model.base_model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state

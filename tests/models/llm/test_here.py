@@ -70,7 +70,9 @@ def test_weighed_labels_are_those_of_prompt_and_label_one_by_one(family, folders
     for question, prediction in zip(model.questions(examples), found, strict=True):
         request = question.parts[0][1]
         prompt = here.writing.prompt(request.messages)
-        weights = model.calls.known[request.key(here.identity())].weights
+        call = model.calls.known[request.key(here.identity())]
+        weights = call.weights
+        assert call.seconds > 0
         for label in list(request.choices)[::7]:
             reply = [*here.writing.reply(request.choices[label]), here.writing.end]
             with torch.no_grad():

@@ -54,13 +54,19 @@ def check_settings(train: TrainConfig) -> None:
 
 
 def add_adapters(model: Any, train: TrainConfig) -> None:
-    """Low-rank adapters beside every linear layer; they alone learn. At first they change nothing."""
+    """Low-rank adapters beside every linear layer; they alone learn. At first they change nothing.
+
+    They lie in float32 whatever the body lies in: small steps would be lost in bfloat16.
+    """
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(
         r=train.lora, lora_alpha=train.lora_alpha, lora_dropout=train.lora_dropout, target_modules="all-linear"
     )
     inject_adapter_in_model(config, model)
+    for name, weight in model.named_parameters():
+        if ".lora_" in name:
+            weight.data = weight.data.float()
 
 
 def save_adapters(model: Any, rows: AddedRows | None, base: str, folder: Path) -> None:

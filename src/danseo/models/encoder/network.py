@@ -22,15 +22,16 @@ from danseo.models.encoder.adapters import (
     stays,
 )
 from danseo.models.encoder.decoder import Masks, check_body, frame_inputs, is_decoder, masks_for
+from danseo.models.encoder.facts import above_embeddings
 from danseo.models.encoder.heads import Normed
 from danseo.models.encoder.kind import Kind, batch_of
 from danseo.models.encoder.last_layer import last_layer
 from danseo.models.encoder.pieces import Pieces
 from danseo.models.weights import check_finite, check_new, check_whole, refuse_missing
-from danseo.runs.directory import read_tensors
+from danseo.runs.directory import Run, read_tensors
 from danseo.training.features import Features
 from danseo.training.network import TrainableNetwork, tensors
-from danseo.training.speed import half_of
+from danseo.training.speed import keeps_half, recorded_mode
 
 HEAD_WEIGHTS = "head.safetensors"
 
@@ -172,7 +173,7 @@ def _load_decoder(config: RunConfig, kind: Kind, source: Path | None, device: to
     if config.head.architecture == "official":
         raise DanseoError(f"{config.model}: KLUE's own heads are for encoders; use head.architecture=default")
     check_settings(config.train)
-    is_frozen, is_half = stays(config.train), computes_half(config, device)
+    is_frozen, is_half = stays(config.train), computes_half(config, source, device)
     location = body_of(source) if source else config.model
     model = _load_body(config, location, "AutoModel", is_whole=True, dtype=torch.bfloat16 if is_half else torch.float32)
     model.config.use_cache = False
@@ -196,12 +197,20 @@ def _load_decoder(config: RunConfig, kind: Kind, source: Path | None, device: to
     return network
 
 
-def computes_half(config: RunConfig, device: torch.device | None) -> bool:
-    """Whether weights that do not learn lie in bfloat16: where a language model computes in it anyway."""
+def computes_half(config: RunConfig, source: Path | None, device: torch.device | None) -> bool:
+    """Whether weights that do not learn lie in bfloat16: where a language model computes in it anyway.
+
+    One that was saved lies as it did when it learned.
+    """
     if not stays(config.train) or config.train.precision not in ("auto", "bf16"):
         return False
-    asked = config.train.precision == "bf16"
-    return asked or (device is not None and device.type == "cuda" and half_of(device) == "bf16")
+    if config.train.precision == "bf16" or device is None:
+        return config.train.precision == "bf16"
+    kept = recorded_mode(Run(source.parent), config.train, device) if source else None
+    if kept:
+        return kept.precision == "bf16"
+    body = load_encoder_config(body_of(source) if source else config.model, config.trust_remote_code)
+    return keeps_half(above_embeddings(vars(body)), device)
 
 
 def load_head(head: nn.Module, path: Path) -> None:

@@ -64,9 +64,8 @@ class Here:
             began = time.monotonic()
             chosen = [requests[position] for position in positions]
             rests = [prompts[position][len(beginning) :] for position in positions]
-            replies = (
-                self._weigh(chosen, rests, beginning) if chosen[0].choices else self._write(chosen, rests, beginning)
-            )
+            answer = self._weigh if chosen[0].choices else self._write
+            replies = list(answer(chosen, rests, beginning))
             seconds = round((time.monotonic() - began) / len(positions), 4)
             for position, reply in zip(positions, replies, strict=True):
                 numbers: dict[str, Any] = {
@@ -86,7 +85,7 @@ class Here:
         choices = [request.choices or {} for request in requests]
         trees = [Tree([[*self.writing.reply(text), self.writing.end] for text in some.values()]) for some in choices]
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
-        most = max(1, _TREE_LOGITS // (vocabulary * max(len(tree.tokens) for tree in trees)))
+        most = max(1, _TREE_LOGITS // (vocabulary * max(1, *(len(tree.inner) for tree in trees))))
         for first in range(0, len(requests), most):
             part = slice(first, first + most)
             stream = Stream(self.model, beginning, len(rests[part]))
@@ -242,8 +241,7 @@ def load_here(config: RunConfig, name: str, device: str | None, adapters: Path |
     from danseo.models.llm.loading import load_language_model
     from danseo.training.workers import Workers
 
-    model, tokenizer, identity = load_language_model(config, name, adapters)
-    model = model.to(Workers(device).device)
+    model, tokenizer, identity = load_language_model(config, name, Workers(device).device, adapters)
     return Here(model, Writing(tokenizer, config.prompt.think, ends_of(model)), config, identity)
 
 

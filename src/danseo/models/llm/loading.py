@@ -8,19 +8,24 @@ import torch
 from danseo.config import RunConfig
 from danseo.errors import DanseoError
 from danseo.hub import pretrained
+from danseo.models.encoder.facts import above_embeddings
 from danseo.models.encoder.network import quiet_transformers
 from danseo.runs.directory import folder_identity
+from danseo.training.speed import keeps_half
 
 
-def load_language_model(config: RunConfig, name: str, adapters: Path | None = None) -> tuple[Any, Any, str]:
-    """The model in memory, its tokenizer, and what tells it from others."""
+def load_language_model(
+    config: RunConfig, name: str, device: torch.device, adapters: Path | None = None, *, learns: bool = False
+) -> tuple[Any, Any, str]:
+    """The model on its device, its tokenizer, and what tells it from others; weights that learn lie in float32."""
     transformers = quiet_transformers()
-    check_kind(name, config.trust_remote_code)
+    found = check_kind(name, config.trust_remote_code)
+    dtype = torch.float32 if learns else dtype_of(config, found, device)
     source, options = pretrained(name)
     options |= {"trust_remote_code": config.trust_remote_code}
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
-        model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype_of(config), **options)
+        model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
     except (OSError, ValueError, KeyError) as error:
         raise DanseoError(f"llm:{name} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
     if not getattr(tokenizer, "is_fast", False):
@@ -28,7 +33,7 @@ def load_language_model(config: RunConfig, name: str, adapters: Path | None = No
     identity = folder_identity(Path(name)) if Path(name).is_dir() else name
     if adapters:
         identity = f"{identity}+{folder_identity(adapters)}"
-    return model, tokenizer, identity
+    return model.to(device), tokenizer, identity
 
 
 def check_kind(name: str, trust_remote_code: bool = False) -> Any:
@@ -47,9 +52,9 @@ def check_kind(name: str, trust_remote_code: bool = False) -> Any:
     return found
 
 
-def dtype_of(config: RunConfig) -> torch.dtype:
-    """bf16 where the device gains by it, else full."""
+def dtype_of(config: RunConfig, body: Any, device: torch.device) -> torch.dtype:
+    """How weights that stay as they are lie: as the settings say, else in bf16 where the device gains by it."""
     named = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
     if config.train.precision in named:
         return named[config.train.precision]
-    return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if keeps_half(above_embeddings(vars(body)), device) else torch.float32

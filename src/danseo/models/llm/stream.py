@@ -105,15 +105,20 @@ class Stream:
         self.lengths = [self.lengths[row] for row in rows]
 
     def weigh(self, trees: Sequence["Tree"]) -> list[Tensor]:
-        """Log-probabilities of every node of each row's tree, given the row and the nodes above it."""
-        width = max(len(tree.tokens) for tree in trees)
+        """Log-probabilities of every node of each row's tree, given the row and the nodes above it.
+
+        Only nodes with others below them are computed: what a last token would lead to, nobody asks.
+        """
+        width = max(len(tree.inner) for tree in trees)
+        if not width:
+            return [torch.zeros(len(tree.tokens)) for tree in trees]
         ids, real, positions = (torch.zeros(len(trees), width, dtype=torch.long) for _ in range(3))
         seen = torch.zeros(len(trees), width, width, dtype=torch.bool)
         for number, tree in enumerate(trees):
-            size = len(tree.tokens)
-            ids[number, :size], real[number, :size] = torch.tensor(tree.tokens), 1
-            positions[number, :size] = self.lengths[number] + torch.tensor(tree.depths)
-            seen[number, :size, :size] = tree.seen()
+            inner, size = tree.inner, len(tree.inner)
+            ids[number, :size], real[number, :size] = torch.tensor(tree.tokens)[inner], 1
+            positions[number, :size] = self.lengths[number] + torch.tensor(tree.depths)[inner]
+            seen[number, :size, :size] = tree.seen()[inner][:, inner]
         logits = self._forward(ids, real.bool(), positions, width, seen)
         return [tree.weights(rows) for tree, rows in zip(trees, logits, strict=True)]
 
@@ -148,16 +153,20 @@ class Tree:
             table[node, node] = True
         return table
 
+    @property
+    def inner(self) -> list[int]:
+        """The nodes with others below them."""
+        return sorted({parent for parent in self.above if parent >= 0})
+
     def weights(self, logits: Tensor) -> Tensor:
-        """What each node weighs, by the logits of the node above it; the first ones are weighed elsewhere (0)."""
+        """What each node weighs, by the logits of the inner nodes; the first ones are weighed elsewhere (0)."""
         found = torch.zeros(len(self.tokens))
-        parents = sorted({parent for parent in self.above if parent >= 0})
-        rows = {parent: row for row, parent in enumerate(parents)}
+        rows = {parent: row for row, parent in enumerate(self.inner)}
         below = [node for node, parent in enumerate(self.above) if parent >= 0]
         if below:
-            normal = log_sums(logits[parents])
+            normal = log_sums(logits[: len(rows)])
             at = torch.tensor([rows[self.above[node]] for node in below])
-            chosen = logits[[self.above[node] for node in below], [self.tokens[node] for node in below]].cpu()
+            chosen = logits[at, [self.tokens[node] for node in below]].cpu()
             found[below] = (chosen.double() - normal[at]).float()
         return found
 

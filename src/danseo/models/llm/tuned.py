@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from danseo.training.fit import Fitting, Progress
 from danseo.training.loop import Engine
 from danseo.training.network import TrainableNetwork, tensors
 from danseo.training.numbers import conditions, settle
-from danseo.training.speed import ComputeMode
+from danseo.training.speed import ComputeMode, usual_precision
 from danseo.training.workers import Workers
 
 
@@ -108,7 +109,8 @@ class Tuned:
         settle(config.train, self.workers.device)
         torch.manual_seed(config.seed)
         name = checkpoint_of(config.model)
-        model, self.tokenizer, self.identity = load_language_model(config, name)
+        loaded = load_language_model(config, name, self.workers.device, learns=not config.train.lora)
+        model, self.tokenizer, self.identity = loaded
         if config.train.lora:
             for weight in model.parameters():
                 weight.requires_grad_(False)
@@ -116,7 +118,7 @@ class Tuned:
         if config.train.gradient_checkpointing:
             model.gradient_checkpointing_enable()
             model.enable_input_require_grads()
-        self.model = model.to(self.workers.device)
+        self.model = model
         self.writing = Writing(self.tokenizer, config.prompt.think, ends_of(model))
         self.prompted = Prompted(config, task, self._here(), template)
 
@@ -159,8 +161,8 @@ class Tuned:
 
     def _mode(self, network: ReplyNetwork) -> ComputeMode:
         named, attention = self.config.train.precision, self.config.train.attention
-        half = "bf16" if self.model.dtype == torch.bfloat16 else "fp32"
-        mode = ComputeMode(half if named == "auto" else named, "sdpa" if attention == "auto" else attention)
+        usual = "bf16" if self.model.dtype == torch.bfloat16 else usual_precision(self.workers.device)
+        mode = ComputeMode(usual if named == "auto" else named, "sdpa" if attention == "auto" else attention)
         mode.engage(network)
         return mode
 
@@ -218,18 +220,19 @@ class Tuned:
 
 def tuned_here(config: RunConfig, folder: Path, device: str | None) -> Here:
     """The model of a fine-tuned run, ready to answer."""
-    model, tokenizer, identity = load_language_model(config, body_of(folder), folder)
+    model, tokenizer, identity = load_language_model(config, body_of(folder), Workers(device).device, folder)
     if (folder / BASE).is_file():
         for weight in model.parameters():
             weight.requires_grad_(False)
         add_adapters(model, config.train)
         load_adapters(model, None, folder)
-    model = model.to(Workers(device).device).eval()
     return Here(model, Writing(tokenizer, config.prompt.think, ends_of(model)), config, identity)
 
 
 def merge(config: RunConfig, folder: Path, out: Path) -> dict[str, Any]:
     """One plain checkpoint of a body and its adapters, that anything can load."""
+    if config.train.precision == "auto":
+        config = replace(config, train=replace(config.train, precision="fp32"))  # sums of weights want their digits
     here = tuned_here(config, folder, "cpu")
     model = here.model
     if (folder / BASE).is_file():
