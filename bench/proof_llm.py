@@ -92,9 +92,10 @@ def speed(options: argparse.Namespace) -> None:
 
 
 def made(gemma: str, name: str, **settings: Any) -> Any:
-    from danseo.config import PromptConfig, RunConfig, TrainConfig
+    from danseo.config import RunConfig, TrainConfig
     from danseo.models.llm.here import load_here
     from danseo.models.llm.prompted import Prompted
+    from danseo.models.llm.settings import PromptConfig
     from danseo.tasks import TASKS
 
     train = TrainConfig(precision="fp32")  # in which both ways can be held to the same numbers

@@ -16,12 +16,12 @@ pytest.importorskip("gliner2")
 
 from danseo import extras
 from danseo.cli import cli
-from danseo.config import PromptConfig
 from danseo.errors import MissingExtra, PartlyDone
 from danseo.experiment import run_experiment
 from danseo.models.families import FAMILIES, checked_family, family_of
 from danseo.models.llm.family import prompting
 from danseo.models.llm.kinds import make_asking
+from danseo.models.llm.settings import PromptConfig
 from danseo.models.llm.source import Limits
 from danseo.models.llm.template import load_template
 from danseo.runs.directory import Run

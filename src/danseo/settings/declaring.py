@@ -15,8 +15,6 @@ from danseo.settings.history import changes_of, renamed_to
 
 UNBOUNDED = 10**9
 """Beyond it no computer would come to an end."""
-INCIDENTAL = ("train.threads", "prompt.url")
-"""Settings that say where and how fast, and change no result: runs that differ in them are the same run."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,17 @@ def setting(
     most: float | None = None,
     bounds: Bounds | None = None,
     by_command: bool = False,
+    incidental: bool = False,
 ) -> Any:
     """A setting with its bounds: numbers from 0 on unless told; above leaves its own value out, most does not.
 
-    One that is by_command is said by the command itself, never by --set or a file of the user's.
+    One that is by_command is said by the command itself, never by --set or a file of the user's. An incidental one says
+    where and how fast, and changes no result: runs that differ in it are the same run.
     """
     found = Bounds(above or 0, UNBOUNDED if most is None else most, above is not None)
-    return field(default=default, metadata={"bounds": bounds or found, "by_command": by_command})
+    return field(
+        default=default, metadata={"bounds": bounds or found, "by_command": by_command, "incidental": incidental}
+    )
 
 
 def later(default: Any, *, first: Any = MISSING, **bounds: Any) -> Any:
@@ -107,6 +109,12 @@ def declared(cls: type) -> dict[str, Field[Any]]:
 
 
 @cache
+def incidental(cls: type) -> tuple[str, ...]:
+    """Settings that change no result, by their full names."""
+    return tuple(name for name, declaration in declared(cls).items() if declaration.metadata.get("incidental"))
+
+
+@cache
 def full_name(key: str, cls: type) -> str:
     """The full name of a setting; the section may be left out. An unknown key is an error naming the nearest."""
     paths = setting_paths(cls)
@@ -133,7 +141,7 @@ def flat(config: Any) -> dict[str, Any]:
 def identifying(config: Any) -> dict[str, Any]:
     """The settings that tell runs apart, under the names they had at first; later ones only where they are used."""
     cls: Any = type(config)
-    settings = {name: value for name, value in flat(config).items() if name not in INCIDENTAL}
+    settings = {name: value for name, value in flat(config).items() if name not in incidental(cls)}
     used = {name: value for name, value in settings.items() if not is_unused(cls, name, value)}
     for change in reversed(changes_of(cls)):
         used = change.undone(used)

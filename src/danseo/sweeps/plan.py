@@ -13,7 +13,7 @@ from danseo.experiment import check_weights, identity_of
 from danseo.models.families import check_fit, family_of
 from danseo.runs.directory import Run, as_started, run_path
 from danseo.runs.index import Record, find_runs, read_record
-from danseo.settings.declaring import INCIDENTAL, flat
+from danseo.settings.declaring import flat, incidental
 from danseo.tasks import TASKS, get_task
 
 _BASE = 12 * 12 * 768**2  # parameters of a base model
@@ -117,7 +117,7 @@ def _check_directory(point: Point) -> None:
         return
     own, there = flat(point.config), flat(point.run.config)
     ignored = (
-        *INCIDENTAL,
+        *incidental(RunConfig),
         "model",
         "train.example_weights",
         *(() if {own["task"], there["task"]} <= {*TASKS} else ("task",)),

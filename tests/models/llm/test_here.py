@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
-from danseo.config import PromptConfig, RunConfig
+from danseo.config import RunConfig
 from danseo.models.llm.calls import Request
 from danseo.models.llm.here import batches, common_beginning, load_here
 from danseo.models.llm.prompted import Prompted
+from danseo.models.llm.settings import PromptConfig
 from danseo.models.llm.stream import Tree, log_sums
 from danseo.tasks import TASKS
 from tests.tiny import read_split, tiny_decoder

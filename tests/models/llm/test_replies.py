@@ -9,11 +9,11 @@ from unicodedata import normalize
 
 import pytest
 
-from danseo.config import PromptConfig
 from danseo.errors import DanseoError
 from danseo.metrics.tagging import spans_of
 from danseo.models.llm.kinds import make_asking
 from danseo.models.llm.reply import CLASSES, is_complete, is_open
+from danseo.models.llm.settings import PromptConfig
 from danseo.models.llm.shots import Nearest, seeded, text_of, unseen
 from danseo.models.llm.template import load_template, parsed
 from danseo.records import Entity, QuestionExample, RelationExample, TextExample

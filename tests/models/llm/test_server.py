@@ -5,12 +5,13 @@ import random
 
 import pytest
 
-from danseo.config import PromptConfig, RunConfig
+from danseo.config import RunConfig
 from danseo.errors import DanseoError, NetworkError, PartlyDone
 from danseo.models.llm import server as module
 from danseo.models.llm.calls import Calls
 from danseo.models.llm.prompted import Prompted
 from danseo.models.llm.server import Gate, Server, checked_url
+from danseo.models.llm.settings import PromptConfig
 from danseo.models.llm.source import Limits
 from danseo.tasks import TASKS
 from tests.models.llm.stub import said, serving, slowly

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from danseo.config import PromptConfig
 from danseo.models.llm.reply import Malformed, Reply, json_object, spoken
+from danseo.models.llm.settings import PromptConfig
 from danseo.models.llm.template import Template, filled
 from danseo.tasks.task import Task
 

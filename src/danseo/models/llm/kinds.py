@@ -1,12 +1,12 @@
 """Which way of asking a task has."""
 
-from danseo.config import PromptConfig
 from danseo.errors import DanseoError
 from danseo.models.llm.answer import Answer
 from danseo.models.llm.asking import Asking
 from danseo.models.llm.classify import Classify, Relate
 from danseo.models.llm.number import Number
 from danseo.models.llm.parse import Parse
+from danseo.models.llm.settings import PromptConfig
 from danseo.models.llm.tag import Tag
 from danseo.models.llm.template import Template
 from danseo.models.llm.track import Track

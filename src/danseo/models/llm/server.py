@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 from urllib.parse import urlsplit
 
-from danseo.config import PromptConfig
 from danseo.errors import DanseoError, NetworkError
 from danseo.files import quote
 from danseo.models.llm.asking import Message, object_schema
 from danseo.models.llm.calls import Call, Request
+from danseo.models.llm.settings import PromptConfig
 from danseo.models.llm.source import Limits, OnCall
 from danseo.models.llm.told import ALTERNATIVES, steps_of, told_weights
 

@@ -10,7 +10,7 @@ from danseo.config import RunConfig
 from danseo.display.table import as_typed
 from danseo.runs.index import Record
 from danseo.runs.naming import told_apart
-from danseo.settings.declaring import INCIDENTAL, declared, is_unused, setting_paths
+from danseo.settings.declaring import declared, incidental, is_unused, setting_paths
 
 _NAMED = 3  # copies; more are counted
 _OF_ALL = ("task", "model", "recipe", "train.select_on")  # what counts also where nothing is trained
@@ -26,7 +26,8 @@ def traits(record: Record) -> dict[str, Any]:
     elif record.is_floor:
         counted = {name: record.settings[name] for name in (*_OF_ALL, "limit", "folds", "fold")}
     else:
-        counted = {name: value for name, value in record.settings.items() if name not in ("seed", *INCIDENTAL)}
+        left_out = ("seed", *incidental(RunConfig))
+        counted = {name: value for name, value in record.settings.items() if name not in left_out}
     data = record.surroundings.get("data")
     return {**counted, "model": record.identity, **({"data": _digest(data)} if data else {})}
 
