@@ -17,14 +17,14 @@ ASKED = Study("name", "sqlite:///nowhere.db", "lr 1 to 2", "the study 'name' is 
 def test_a_storage_whose_tables_are_just_being_made_is_tried_again(monkeypatch, tmp_path):
     monkeypatch.setattr(studies, "_PAUSES", (0.0, 0.0))
     troubles = [RuntimeError("table trials already exists"), RuntimeError("index ix already exists")]
-    true_storage = studies._storage
+    true_storage = studies.open_storage
 
-    def storage(asked):
+    def storage(*asked):
         if troubles:
             raise troubles.pop()
-        return true_storage(asked)
+        return true_storage(*asked)
 
-    monkeypatch.setattr(studies, "_storage", storage)
+    monkeypatch.setattr(studies, "open_storage", storage)
     assert open_study(replace(ASKED, storage=f"sqlite:///{tmp_path}/study.db")).study_name == "name"
     assert not troubles
 
@@ -34,17 +34,17 @@ def test_other_trouble_and_lasting_trouble_are_one_line(monkeypatch):
     tries = []
 
     def failing(message):
-        def storage(asked):
+        def storage(*asked):
             tries.append(message)
             raise RuntimeError(message)
 
         return storage
 
-    monkeypatch.setattr(studies, "_storage", failing("no\nroute"))
+    monkeypatch.setattr(studies, "open_storage", failing("no\nroute"))
     with pytest.raises(DanseoError, match=r"--storage x cannot be used: no route$"):
         open_study(ASKED)
     assert len(tries) == 1
-    monkeypatch.setattr(studies, "_storage", failing("table already exists"))
+    monkeypatch.setattr(studies, "open_storage", failing("table already exists"))
     with pytest.raises(DanseoError, match="table already exists"):
         open_study(ASKED)
     assert len(tries) == 4
@@ -66,7 +66,7 @@ def test_a_study_goes_on_in_any_storage_and_only_about_the_same(tmp_path, storag
 
 
 def open_at_once(barrier, url):
-    barrier.wait(60)
+    barrier.wait(600)
     open_study(replace(ASKED, storage=url))
 
 
@@ -77,5 +77,5 @@ def test_processes_make_the_tables_of_one_database_at_once(tmp_path):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(90)
+        worker.join(600)
     assert [worker.exitcode for worker in workers] == [0] * 4

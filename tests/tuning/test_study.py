@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import re
 import signal
 import time
@@ -14,13 +15,16 @@ pytest.importorskip("optuna")
 
 from danseo.config import RunConfig
 from danseo.errors import DanseoError
+from danseo.runs.locks import Locks, Owner
 from danseo.search.space import read_space_file
+from danseo.search.study import open_study
 from danseo.settings.values import with_settings
 from danseo.settings.written import read_settings, to_toml
-from danseo.tuning.study import TuneOptions, counted, study_of, tune
+from danseo.tuning.study import TuneOptions, asked_for, counted, tune
 from danseo.tuning.tables import study_tables, write_results
 from danseo.tuning.targets import Outcome
 
+ELSEWHERE = {"host": "another", "pid": 1, "born": "1", "token": "t"}
 SPACE = """
 learning_rate = {low = 1e-5, high = 1e-3, log = true}
 batch_size = {low = 8, high = 64, step = 8}
@@ -39,6 +43,10 @@ class Pretence:
     command: str = "train"
     metric: str = "closeness"
     fails_above: float = 1.0
+
+    @property
+    def home(self):
+        return self.folder
 
     def identity(self):
         return {}
@@ -68,10 +76,19 @@ def options(tmp_path):
     (tmp_path / "space.toml").write_text(SPACE, "utf-8")
 
     def make(**more):
-        storage = f"sqlite:///{tmp_path / 'study.db'}"
-        return TuneOptions(**{"space": tmp_path / "space.toml", "storage": storage, "trials": 6, **more})
+        return TuneOptions(**{"space": tmp_path / "space.toml", "trials": 6, **more})
 
     return make
+
+
+@pytest.fixture(params=["file", "database"])
+def storage(request, tmp_path):
+    """Both sorts of storages: what several processes do must not depend on it."""
+    return "" if request.param == "file" else f"sqlite:///{tmp_path / 's.db'}"
+
+
+def asked(target, options):
+    return open_study(asked_for(target, options, read_space_file(options.space, RunConfig)))
 
 
 def starts(folder):
@@ -194,29 +211,46 @@ def test_a_bad_space_is_one_line(tmp_path, options, text, complaint):
 
 
 def test_a_storage_that_cannot_be_used_is_one_line(tmp_path, options):
-    with pytest.raises(DanseoError, match="--storage nonsense cannot be used"):
-        tune(Pretence(tmp_path), options(storage="nonsense"))
+    with pytest.raises(DanseoError, match="--storage nosuchdb://x cannot be used"):
+        tune(Pretence(tmp_path), options(storage="nosuchdb://x"))
+    with pytest.raises(DanseoError, match=f"--storage {tmp_path} cannot be used"):
+        tune(Pretence(tmp_path), options(storage=str(tmp_path)))
+
+
+def test_a_study_lies_beside_its_runs_as_that_of_a_sweep_does(tmp_path, options):
+    study = tune(Pretence(tmp_path), options(trials=1))
+    assert (tmp_path / f"{study.study_name}.study").is_file()
+    assert not (tmp_path / ".locks").exists(), "the trial's lock is gone with it"
+
+
+def test_a_study_that_an_older_version_began_in_study_db_goes_on_there(tmp_path, options, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    begun = tune(Pretence(tmp_path), options(trials=2, storage="sqlite:///study.db"))
+    study = tune(Pretence(tmp_path), options(trials=3))
+    assert study.study_name == begun.study_name
+    assert len(study.trials) == len(starts(tmp_path)) == 3
+    assert not list(tmp_path.glob("*.study"))
 
 
 def work(folder, options, seconds):
     tune(Pretence(folder, seconds=seconds), options)
 
 
-def test_two_processes_share_a_study(tmp_path, options):
-    chosen = options(trials=8, pruner="none", name="shared")
+def test_two_processes_share_a_study(tmp_path, options, storage):
+    chosen = options(trials=8, pruner="none", name="shared", storage=storage)
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=work, args=(tmp_path, chosen, 0.3)) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(600)
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert 8 <= len(starts(tmp_path)) <= 9  # both may take the last one at the same moment
     assert counted(tune(Pretence(tmp_path), chosen)) == len(starts(tmp_path))
 
 
-def test_a_killed_trial_is_tried_again_at_once_with_the_same_settings(tmp_path, options):
-    chosen = options(trials=2, pruner="none", name="killed")  # silent for 40 s: too long to wait for
+def test_a_killed_trial_is_tried_again_at_once_with_the_same_settings(tmp_path, options, storage):
+    chosen = options(trials=2, pruner="none", name="killed", storage=storage)  # silent for 40 s: too long to wait for
     worker = multiprocessing.get_context("spawn").Process(target=work, args=(tmp_path, chosen, 60))
     worker.start()
     deadline = time.monotonic() + 600
@@ -232,19 +266,29 @@ def test_a_killed_trial_is_tried_again_at_once_with_the_same_settings(tmp_path, 
     assert [trial.state.name for trial in study.trials].count("COMPLETE") == 2
 
 
-def test_a_trial_that_was_cut_off_before_it_was_signed_is_waited_for_and_tried_again(tmp_path, options):
-    chosen = options(trials=2, pruner="none", name="unsigned", heartbeat=(1, 1))
-    space = read_space_file(chosen.space, RunConfig)
-    study_of(Pretence(tmp_path), chosen, space).ask()  # and dies
+def test_a_trial_that_was_cut_off_before_it_was_signed_is_waited_for_and_tried_again(tmp_path, options, storage):
+    chosen = options(trials=2, pruner="none", name="unsigned", heartbeat=(1, 1), storage=storage)
+    asked(Pretence(tmp_path), chosen).ask()  # and dies
     study = tune(Pretence(tmp_path), chosen)
     assert [trial.state.name for trial in study.trials].count("COMPLETE") == 2
     assert not [trial for trial in study.trials if trial.state.name == "RUNNING"]
 
 
 def test_a_trial_of_another_machine_is_left_to_its_heartbeat(tmp_path, options):
-    chosen = options(trials=2, pruner="none", name="elsewhere")
-    space = read_space_file(chosen.space, RunConfig)
-    trial = study_of(Pretence(tmp_path), chosen, space).ask()
-    trial.set_user_attr("owner", {"host": "another", "pid": 1, "born": "1", "token": "t"})
+    chosen = options(trials=2, pruner="none", name="elsewhere", storage=f"sqlite:///{tmp_path / 's.db'}")
+    trial = asked(Pretence(tmp_path), chosen).ask()
+    trial.set_user_attr("owner", ELSEWHERE)
     study = tune(Pretence(tmp_path), chosen)
     assert sorted(trial.state.name for trial in study.trials) == ["COMPLETE", "RUNNING"]
+
+
+def test_in_a_file_a_lock_beats_for_a_trial_of_another_machine(tmp_path, options):
+    chosen = options(trials=2, pruner="none", name="elsewhere")
+    trial = asked(Pretence(tmp_path), chosen).ask()
+    lock = Locks(tmp_path).acquire("elsewhere.trial-1", Owner(**ELSEWHERE))
+    trial.set_user_attr("owner", ELSEWHERE)
+    study = tune(Pretence(tmp_path), chosen)
+    assert sorted(trial.state.name for trial in study.trials) == ["COMPLETE", "RUNNING"]
+    os.utime(lock.path, (0, 0))  # silent for long
+    study = tune(Pretence(tmp_path), chosen)
+    assert sorted(trial.state.name for trial in study.trials) == ["COMPLETE", "COMPLETE", "FAIL"]

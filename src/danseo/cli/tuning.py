@@ -18,9 +18,8 @@ _SEARCH = (
     click.Option(["--trials"], default=20, show_default=True, type=click.IntRange(min=1), help="Trials in all."),
     click.Option(
         ["--storage"],
-        default="sqlite:///study.db",
-        show_default=True,
-        help="Database URL or file; several processes may share it.",
+        default="",
+        help="File or database URL; several processes may share it. [default: STUDY.study in the folder of runs]",
     ),
     click.Option(["--study"], metavar="NAME", help="Name in the storage. [default: by settings, space and data]"),
     click.Option(

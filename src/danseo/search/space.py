@@ -118,6 +118,11 @@ def _kinds(name: str, cls: type) -> set[Any]:
     return set(get_args(hint) or (hint,))
 
 
+def shown(value: Any) -> Any:
+    """A chosen float as it would be typed, as rates need more digits than columns of scores have."""
+    return f"{value:.4g}" if isinstance(value, float) else value
+
+
 def sample(trial: Any, space: Space) -> dict[str, Any]:
     """The settings that an Optuna trial chooses from the space."""
     settings: dict[str, Any] = {}

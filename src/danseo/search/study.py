@@ -3,11 +3,11 @@
 import time
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from danseo.errors import DanseoError
 from danseo.extras import require
+from danseo.search.storage import open_storage
 
 Sampler = Literal["tpe", "random", "qmc"]
 Pruner = Literal["none", "median", "halving", "hyperband"]
@@ -64,19 +64,6 @@ def open_study(asked: Study) -> Any:
     return study
 
 
-def _storage(asked: Study) -> Any:
-    """A database, or a file to which all processes append; SQLite waits for others instead of giving up."""
-    if "://" in asked.storage:
-        waiting = {"connect_args": {"timeout": 60}} if asked.storage.startswith("sqlite") else None
-        return load_optuna().storages.RDBStorage(asked.storage, engine_kwargs=waiting, **asked.heartbeat)
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    path = Path(asked.storage)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return JournalStorage(JournalFileBackend(str(path)))
-
-
 def _sampler(asked: Study, seed: int) -> Any:
     samplers = load_optuna().samplers
     if asked.sampler == "random":
@@ -100,7 +87,8 @@ def _opened(asked: Study) -> Any:
     facts = {"study_name": asked.name, "direction": "maximize", "pruner": _pruner(asked)}
     for pause in (*_PAUSES, None):
         try:
-            return optuna.create_study(storage=_storage(asked), load_if_exists=True, **facts)
+            storage = open_storage(asked.storage, asked.heartbeat)
+            return optuna.create_study(storage=storage, load_if_exists=True, **facts)
         except Exception as error:  # databases have many ways to say no
             raced = "already exists" in str(error) or type(error).__name__ == "IntegrityError"
             if pause is None or not raced:

@@ -11,7 +11,8 @@ from danseo.data.halves import in_half
 from danseo.display.table import Table, as_typed
 from danseo.predictions.file import read_predictions
 from danseo.scoring.score import measure
-from danseo.search.space import sample
+from danseo.search.space import sample, shown
+from danseo.search.storage import default_storage
 from danseo.search.study import Study, open_study, trial_number
 from danseo.sweeps.plan import Planner, Point, read_evaluations
 from danseo.sweeps.schedule import State
@@ -120,7 +121,7 @@ class Trials:
         rows: list[tuple[object, ...]] = [
             (
                 as_typed(trial_number(trial)),
-                *(_shown(trial.params.get(name)) for name in names),
+                *(shown(trial.params.get(name)) for name in names),
                 trial.value,
                 trial.state.name.lower(),
             )
@@ -129,11 +130,6 @@ class Trials:
         columns = ("trial", *(name.split(".")[-1] for name in names), "select half", "state")
         note = "sorted by the headline on the select half, which is what the search goes by; report scores are below"
         return [Table(f"trials of {self.study.study_name}", columns, rows, note, keys=1)]
-
-
-def _shown(value: Any) -> Any:
-    """A float as it would be typed, as rates need more digits than columns of scores have."""
-    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def select_scorer(root: Path) -> Callable[[Point], float]:
@@ -163,7 +159,7 @@ def study_of(sweep: Sweep, planner: Planner) -> Any:
     about = {"base": sweep.base, "space": {name: repr(entry) for name, entry in search.space.items()}}
     asked = Study(
         name,
-        search.storage or str(planner.runs / f"{sweep.path.stem}.study"),
+        search.storage or default_storage(planner.runs, sweep.path.stem),
         json.dumps(about, sort_keys=True, ensure_ascii=False),
         f"the study {name!r} searched with other settings or another space; give this one another [search] name",
         f"[search] storage {search.storage or 'file'}",

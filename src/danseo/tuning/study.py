@@ -4,16 +4,19 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from danseo.display.progress import clock_time
 from danseo.errors import DanseoError
-from danseo.runs.locks import Owner
-from danseo.search.space import Space, read_space_file, sample
+from danseo.search.signing import is_dead, sign
+from danseo.search.space import Space, read_space_file, sample, shown
+from danseo.search.storage import begun_earlier, default_storage
 from danseo.search.study import Pruner, Sampler, Study, load_optuna, open_study, trial_number
 from danseo.tuning.targets import Outcome, Target, told
 
@@ -27,7 +30,8 @@ class TuneOptions:
 
     space: Path
     trials: int = 20
-    storage: str = "sqlite:///study.db"
+    storage: str = ""
+    """A database URL or a file; nothing is a file beside the runs."""
     name: str = ""
     seed: int = 0
     pruner: Pruner = "median"
@@ -40,33 +44,46 @@ class TuneOptions:
 def tune(target: Target, options: TuneOptions, on_note: Callable[[str], None] = lambda line: None) -> Any:
     """Run trials until the study has as many as it should; the study comes back."""
     space = read_space_file(options.space, type(target.config))
-    study = study_of(target, options, space)
-    optuna = load_optuna()
+    asked = asked_for(target, options, space)
+    study, optuna = open_study(asked), load_optuna()
     while True:
         optuna.storages.fail_stale_trials(study)
-        is_clear = _retry_the_dead(study, options.heartbeat[1])
+        is_clear = _retry_the_dead(study, asked.storage, options.heartbeat[1])
         if counted(study) >= options.trials:
             if is_clear:
                 return study
             time.sleep(_PAUSE)
             continue
-        study.optimize(
-            lambda trial: _objective(trial, target, space, options.trials, on_note), n_trials=1, catch=(DanseoError,)
+        _try_one(
+            study,
+            asked.storage,
+            partial(_objective, target=target, space=space, trials=options.trials, on_note=on_note),
         )
 
 
-def _retry_the_dead(study: Any, grace: float) -> bool:
+def _try_one(study: Any, storage: str, objective: Callable[[Any], float]) -> None:
+    """One trial, signed until the study has heard how it ended."""
+    with ExitStack() as until:
+
+        def signed(trial: Any) -> float:
+            sign(trial, storage, until)
+            return objective(trial)
+
+        study.optimize(signed, n_trials=1, catch=(DanseoError,))
+
+
+def _retry_the_dead(study: Any, storage: str, grace: float) -> bool:
     """Queue trials again whose process was killed on this machine; whether the process of every other one is known.
 
     A trial that was cut off before its process could sign has no heartbeat either: after the grace it counts as dead.
     """
     states, is_clear = load_optuna().trial.TrialState, True
     for trial in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-        owner = trial.user_attrs.get("owner")
+        is_signed = "owner" in trial.user_attrs
         age = (datetime.now() - trial.datetime_start).total_seconds()
-        if owner is None and age <= grace:
+        if not is_signed and age <= grace:
             is_clear = False
-        elif owner is None or Owner(**owner).is_dead():
+        elif not is_signed or is_dead(study, trial, storage):
             study.tell(trial.number, state=states.FAIL, skip_if_finished=True)
             study.enqueue_trial(trial.params)
     return is_clear
@@ -84,9 +101,8 @@ def counted(study: Any) -> int:
 
 
 def _objective(trial: Any, target: Target, space: Space, trials: int, on_note: Callable[[str], None]) -> float:
-    trial.set_user_attr("owner", asdict(Owner.me()))
     settings, name = sample(trial, space), f"trial {trial_number(trial)}"
-    chosen = ", ".join(f"{key.rsplit('.', 1)[-1]} {_shown(value)}" for key, value in settings.items())
+    chosen = ", ".join(f"{key.rsplit('.', 1)[-1]} {shown(value)}" for key, value in settings.items())
     on_note(f"{name} ({counted(trial.study)} of {trials}): {chosen}")
 
     def heard(step: int, value: float) -> None:
@@ -119,12 +135,8 @@ def _ahead(trial: Any, trials: int) -> str:
     return f"; {left} to go, ETA {clock_time(left * mean([*ended, own]))}" if left > 0 else ""
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def study_of(target: Target, options: TuneOptions, space: Space) -> Any:
-    """The study of a target, made or gone on with; one of other settings is refused."""
+def asked_for(target: Target, options: TuneOptions, space: Space) -> Study:
+    """The study of a target; one of other settings has another name, or is refused."""
     about = {
         "command": target.command,
         "metric": target.metric,
@@ -132,23 +144,21 @@ def study_of(target: Target, options: TuneOptions, space: Space) -> Any:
         "space": {name: repr(entry) for name, entry in space.items()},
         **target.identity(),
     }
-    if "://" not in options.storage:  # only databases hear that a process is gone
-        raise DanseoError(f"--storage {options.storage} cannot be used: name a database, such as sqlite:///study.db")
     fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:8]
     name = options.name or f"{target.command}-{fingerprint}"
-    asked = Study(
+    storage = options.storage or begun_earlier(name) or default_storage(target.home, name)
+    return Study(
         name,
-        options.storage,
+        storage,
         fingerprint,
         f"the study {name!r} is about other settings, data or another space; choose another --study",
-        f"--storage {options.storage}",
+        f"--storage {storage}",
         options.sampler,
         options.pruner,
         options.seed,
         options.startup,
         _heartbeat(*options.heartbeat),
     )
-    return open_study(asked)
 
 
 def _heartbeat(interval: int, grace: int) -> dict[str, Any]:

@@ -42,6 +42,10 @@ class Target(Protocol):
     """What is maximised, in words."""
     config: Any
 
+    @property
+    def home(self) -> Path:
+        """The folder of its trials."""
+
     def identity(self) -> dict[str, Any]:
         """What the trials of one study must agree in, besides the base settings."""
 
@@ -68,6 +72,10 @@ class TrainTarget:
     def __post_init__(self) -> None:
         if self.config.train.select_on == "dev":
             raise DanseoError("--select-on dev would tune on the reported examples; tuning needs the select half")
+
+    @property
+    def home(self) -> Path:
+        return self.runs
 
     @property
     def metric(self) -> str:
@@ -124,6 +132,10 @@ class MaskedTarget:
     dataset: Path | None = None
     device: str | None = None
     command: str = "pretrain"
+
+    @property
+    def home(self) -> Path:
+        return self.folder
 
     @property
     def metric(self) -> str:
