@@ -10,7 +10,7 @@ from danseo.ensembling.making import Options as Blending
 from danseo.ensembling.making import make_ensemble
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run
-from danseo.runs.layouts.ablation import ablation_tables, read_studies
+from danseo.runs.layouts.ablation import ablation_tables, measure_study, read_studies
 from danseo.sweeps.preparing import Options
 from danseo.sweeps.space import read_sweep
 from danseo.sweeps.sweep import run_sweep
@@ -59,6 +59,13 @@ def test_the_table_has_effects_with_intervals(studied, sample):
         assert row["95 % interval"]
         assert row["p (Holm)"]
         assert row["runs"] == "2"
+
+
+def test_runs_that_picked_nothing_are_compared_on_all_of_dev(studied, sample):
+    (study,) = read_studies(studied)
+    half, whole = (measure_study(studied, study, str(sample), on=on, rounds=50) for on in ("report", "dev"))
+    assert half.n < whole.n == len(read_split(sample, "re", "dev"))
+    assert "all of dev" in whole.table().note
 
 
 def test_an_effect_without_an_interval_is_refused(studied, sample, tmp_path):

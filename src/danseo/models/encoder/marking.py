@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from danseo.records import Entity, RelationExample
@@ -25,6 +26,23 @@ class Form:
     hides: bool = False
 
 
+@cache  # there are few, and every example asks for two
+def _form(variant: str, object_char: str, role: int, type: str) -> Form:
+    char, inner = (SUBJECT_CHAR, "*") if role == 0 else (object_char, "^")
+    letter, number, word = ("S", 1, "SUBJ") if role == 0 else ("O", 2, "OBJ")
+    forms = {
+        "klue": Form(f"<{word.lower()}>", f"</{word.lower()}>"),
+        "entity_marker": Form(f"[E{number}]", f"[/E{number}]"),
+        "entity_marker_punct": Form(char, char),
+        "typed_entity_marker": Form(f"<{letter}:{type}>", f"</{letter}:{type}>"),
+        "typed_entity_marker_punct": Form(f"{char}{inner}{ENGLISH.get(type, type.lower())}{inner}", char),
+        "typed_punct_korean": Form(f"{char}{inner}{KOREAN.get(type, type)}{inner}", char),
+        "entity_mask": Form(f"[{word}-{type}]", hides=True),
+        "concat": Form(),
+    }
+    return forms[variant]
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One way to show entities."""
@@ -40,19 +58,7 @@ class Variant:
 
     def form(self, role: int, type: str) -> Form:
         """What surrounds an entity of this type as subject (0) or object (1)."""
-        char, inner = (SUBJECT_CHAR, "*") if role == 0 else (self.object_char, "^")
-        letter, number, word = ("S", 1, "SUBJ") if role == 0 else ("O", 2, "OBJ")
-        forms = {
-            "klue": Form(f"<{word.lower()}>", f"</{word.lower()}>"),
-            "entity_marker": Form(f"[E{number}]", f"[/E{number}]"),
-            "entity_marker_punct": Form(char, char),
-            "typed_entity_marker": Form(f"<{letter}:{type}>", f"</{letter}:{type}>"),
-            "typed_entity_marker_punct": Form(f"{char}{inner}{ENGLISH.get(type, type.lower())}{inner}", char),
-            "typed_punct_korean": Form(f"{char}{inner}{KOREAN.get(type, type)}{inner}", char),
-            "entity_mask": Form(f"[{word}-{type}]", hides=True),
-            "concat": Form(),
-        }
-        return forms[self.name]
+        return _form(self.name, self.object_char, role, type)
 
     def added(self, types: Sequence[str]) -> dict[str, str]:
         """The pieces that are new to a vocabulary, each with the word for its type, or where it has none its role."""
@@ -74,6 +80,11 @@ class Variant:
     def asked(self, example: RelationExample) -> str:
         """The question: @*단체*비틀즈@와 #^사람^조지 해리슨#의 관계."""
         return f"{self.named(example.subject, 0)}와 {self.named(example.object, 1)}의 관계"
+
+    @property
+    def has_front(self) -> bool:
+        """Whether any text goes before the sentence."""
+        return self.question or self.name == "concat"
 
     def fronts(self, example: RelationExample) -> list[str]:
         """The texts that go before the sentence."""

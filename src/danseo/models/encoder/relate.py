@@ -49,6 +49,7 @@ class Relate(Classify):
         self.variant = variant_of(config)
         self.prefix = continuation_prefix(pieces)
         forms = [self.variant.form(role, type) for role in (0, 1) for type in TYPES]
+        self._added = frozenset(self.variant.added(TYPES))
         self._texts = {text for form in forms for text in (form.opening, form.closing)}
         self._kept: dict[str, list[int]] = {}
         self.mask: TypeMask | None = None
@@ -144,7 +145,7 @@ class Relate(Classify):
 
     def _whole(self, number: int, example: RelationExample, sentence: Marked) -> Features:
         """The input: what goes before the sentence, and what of the sentence fits."""
-        has_front = bool(self.variant.fronts(example))
+        has_front = self.variant.has_front
         frame = self.pieces.frame(pair=has_front)
         room = self.longest - len(frame)
         front, spans, is_cut = self._front(example, room // 2)
@@ -179,6 +180,8 @@ class Relate(Classify):
 
     def _front(self, example: RelationExample, most: int) -> tuple[list[int], list[tuple[int, int]], bool]:
         """The pieces before the sentence, where concat names the entities in them, and whether names had to be cut."""
+        if not self.variant.has_front:
+            return [], [], False
         words = [self._pieces(entity.word) for entity in (example.subject, example.object)]
         times = (self.variant.question and self.variant.name != "entity_mask") + (self.variant.name == "concat")
         fixed = sum(map(len, self._front_parts(example, [[], []])))
@@ -246,7 +249,7 @@ class Relate(Classify):
     def _cut_short(self, text: str, *, continues: bool) -> list[int]:
         if not text:
             return []
-        if text in self.variant.added(TYPES):
+        if text in self._added:
             found = self.pieces.id(text)
             if found == self.pieces.unknown:
                 raise DanseoError(f"the tokenizer lacks the entity marker {text}; train the run anew")

@@ -65,7 +65,7 @@ class Ablation:
     differences: dict[str, SeedDifference]
     """Cell -> its difference from the base; cells without two finished seeds have none."""
     headline: str = ""
-    half: str = "report half"
+    part: str = "report half of dev"
     n: int = 0
 
     def table(self) -> Table:
@@ -76,7 +76,7 @@ class Ablation:
             for cell, planned in self.study.cells.items()
         ]
         columns = ("change", "mean", "effect", "95 % interval", "p (Holm)", "shown", "runs")
-        told = f"{self.headline or 'no metric'}, {self.half} of dev, n = {self.n:,}"
+        told = f"{self.headline or 'no metric'}, {self.part}, n = {self.n:,}"
         note = f"{told}; effects against the base, over seeds and examples"
         return Table(f"{self.study.name}: ablation", columns, rows, note)
 
@@ -86,14 +86,16 @@ def ablation_table(folder: Path, study: Study, data_dir: str | None, *, rounds: 
     return measure_study(folder, study, data_dir, rounds=rounds).table()
 
 
-def measure_study(folder: Path, study: Study, data_dir: str | None, *, rounds: int = 2000) -> Ablation:
-    """Compare the finished runs of every cell with those of the base."""
+def measure_study(
+    folder: Path, study: Study, data_dir: str | None, *, on: str = "report", rounds: int = 2000
+) -> Ablation:
+    """Compare the finished runs of every cell with those of the base; all of dev is for runs that picked nothing."""
     done = {cell: [name for name in runs if Run(folder / name).is_finished] for cell, runs in study.cells.items()}
     usable = [cell for cell, runs in done.items() if len(runs) > 1]
     if BASE not in usable or len(usable) < 2:
         return Ablation(study, done, {}, {})
     members = open_members([folder / name for cell in usable for name in done[cell]], data_dir)
-    chosen = members.half("report")
+    chosen = members if on == "dev" else members.half("report")
     chosen = chosen if chosen.examples else members
     task, headline = members.task, members.task.headline
     others = [id_ for id_ in task.metrics if id_ != headline]
@@ -102,8 +104,8 @@ def measure_study(folder: Path, study: Study, data_dir: str | None, *, rounds: i
     found = compare_with_base(systems, BASE, headline, example_clusters(task, chosen.examples), rounds=rounds)
     means = {cell: system.mean for cell, system in found.systems.items()}
     differences = {difference.b: difference for difference in found.differences}
-    half = "report half" if chosen is not members else "all of dev"
-    return Ablation(study, done, means, differences, headline, half, len(chosen.examples))
+    part = "report half of dev" if chosen is not members else "all of dev"
+    return Ablation(study, done, means, differences, headline, part, len(chosen.examples))
 
 
 def _row(
