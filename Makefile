@@ -7,7 +7,7 @@ LIGHT := $(VENV)/.installed-demo
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test test-systems test-browser test-trackers check format bench bench-scoring bench-training bench-probing bench-pretraining bench-using bench-pages attack proof proof-tasks \
+.PHONY: install demo test test-systems test-browser test-trackers check format bench bench-scoring bench-training bench-probing bench-pretraining bench-tagger bench-using bench-pages attack proof proof-tasks \
 	proof-masked proof-sweeps proof-llm proof-ner proof-own proof-re mini clean
 
 install: $(STAMP)
@@ -58,7 +58,7 @@ format: $(STAMP)
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
 # Speed and memory against the usual ways, on the real data; each also alone. A quarter of an hour for all of it.
-BENCHES := scoring training probing pretraining
+BENCHES := scoring training probing pretraining tagger
 ALONE := using pages  # each alone, as they take their own time
 bench: $(STAMP)
 	@failed=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || failed=1; done; exit $$failed

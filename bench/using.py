@@ -40,7 +40,7 @@ from danseo.tasks import TASKS
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "klue"
 SIZE = Size(layers=4, hidden=256, heads=4, vocabulary=8000, positions=512)
-SENTENCES = int(sys.argv[1]) if sys.argv[1:] else 500
+SENTENCES = int(sys.argv[1]) if sys.argv[1:] and sys.argv[1].isdigit() else 500
 CLIENTS = 20
 LEAST_GAIN, LEAST_SHARE = 3.0, 0.8
 Spans = list[tuple[int, int, str]]
@@ -81,10 +81,10 @@ def with_pipeline(path: Path, lines: Sequence[Line], batch: int) -> tuple[float,
     texts = [line.example.text for line in lines]
     made(texts[:32], batch_size=batch)
     seconds, found = timed(lambda: made(texts, batch_size=batch), 1 if batch == 1 else 2)
-    return seconds, [_spans(text, pieces) for text, pieces in zip(texts, found, strict=True)]
+    return seconds, [spans_of_pieces(text, pieces) for text, pieces in zip(texts, found, strict=True)]
 
 
-def _spans(text: str, pieces: Sequence[dict[str, Any]]) -> Spans:
+def spans_of_pieces(text: str, pieces: Sequence[dict[str, Any]]) -> Spans:
     """The entities that the best label of each piece makes; a space between two pieces of one joins it."""
     tags = ["O"] * len(text)
     for piece in pieces:

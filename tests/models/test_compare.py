@@ -1,6 +1,7 @@
 """Pairs of texts read by comparing them: head.pooling = compare."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from danseo.models.encoder.answer import Answer  # noqa: E402
 from danseo.models.encoder.classify import Classify  # noqa: E402
 from danseo.models.encoder.network import load_pieces  # noqa: E402
 from danseo.models.encoder.pooling import CompareHead, Comparison  # noqa: E402
+from danseo.models.encoder.score import Regress  # noqa: E402
 from danseo.models.families import load_model  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from tests.tiny import quick_config, read_split, tiny_encoder  # noqa: E402
@@ -51,6 +53,13 @@ def test_a_piece_stands_beside_the_one_of_the_other_text_that_it_matches():
     first, second = (torch.zeros(1, 8, 1, dtype=torch.bool) for _ in range(2))
     first[:, :4], second[:, 4:] = True, True
     assert torch.allclose(comparison.counterpart(hidden, first, second), hidden, atol=1e-4)
+
+
+def test_a_score_starts_in_the_middle_of_its_scale(encoder):
+    """Else the first steps are spent on the mean, and with them the patience of an adaptive optimiser."""
+    config = quick_config("sts", encoder, pooling="compare")
+    kind = Regress(TASKS["sts"], load_pieces(config), config.head)
+    assert kind.build_head(SimpleNamespace(config=SimpleNamespace(hidden_size=WIDTH))).scores.bias.tolist() == [2.5]
 
 
 def test_the_sides_of_a_window_are_the_question_and_a_part_of_the_passage(encoder, sample):

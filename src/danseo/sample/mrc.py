@@ -1,6 +1,7 @@
 """Sample of KLUE-MRC: invented passages about a few kinds of things, with questions on their facts.
 
-A kind of passage is a list of sentences and questions with slots. Where several wordings stand side by side,
+A kind of passage is a list of sentences and questions with slots; a passage has the first of them and a few that stand
+side by side, so that it is short enough for a demo. Where several wordings stand side by side,
 train uses all but the last and dev all but the first, so dev asks and tells in ways that train never did.
 """
 
@@ -14,7 +15,8 @@ from danseo.sample.korean import with_particle
 from danseo.sample.templates import fill
 
 _PASSAGES = {"train": 200, "dev": 40}
-_UNANSWERABLE = {3: (1,), 4: (1,), 5: (1, 2)}  # questions of a passage: how many of them have no answer
+_LENGTHS = (2, 3)  # sentences after the first one
+_QUESTIONS = ((3, 1), (4, 1), (3, 1), (2, 0))  # of a passage: with an answer, without one
 _SLOT = re.compile(r"\{(\w+)(?::([^}]+))?\}")
 _COUNTED = re.compile(r"([\d,]+)(년|명|개|곳|점|권|승|분|시간|미터|킬로미터|원|만 원|가구|살)")
 
@@ -37,6 +39,7 @@ class _Kind:
     sentences: tuple[tuple[str, ...], ...]
     questions: tuple[_Question, ...]
     splits: tuple[str, ...] = ("train", "dev")
+    bound: tuple[int, ...] = ()  # sentences that make no sense without the one before
 
 
 # --- fillers: of train, of dev; a slot such as person2 takes from person ----------------------------------
@@ -195,6 +198,7 @@ _COMPANY = _Kind(
 _FESTIVAL = _Kind(
     title="{city1} {festival}",
     category="문화",
+    bound=(5,),
     sentences=(
         (
             "{city1}의 {festival:은/는} 해마다 {month}에 {venue}에서 열린다.",
@@ -260,6 +264,7 @@ _FESTIVAL = _Kind(
 _MUSEUM = _Kind(
     title="{museum}",
     category="문화",
+    bound=(3,),
     sentences=(
         (
             "{city1} {museum:은/는} {late}에 문을 연 작은 박물관이다.",
@@ -311,6 +316,7 @@ _MUSEUM = _Kind(
 _SCIENTIST = _Kind(
     title="{field} 연구자 {person1}",
     category="과학",
+    bound=(4,),
     sentences=(
         (
             "{person1:은/는} {birth}에 {city1}에서 태어난 {field} 연구자이다.",
@@ -445,7 +451,7 @@ _APP = _Kind(
             "기본 기능은 무료이고, 광고를 없애려면 한 달에 {fee}을 내야 한다.",
             "광고 없이 쓰려면 매달 {fee}을 내야 하며, 기본 기능은 무료이다.",
         ),
-        ("두 사람은 올해 안에 {country}에서도 서비스를 시작할 계획이다.",),
+        ("개발자들은 올해 안에 {country}에서도 서비스를 시작할 계획이다.",),
     ),
     questions=(
         _Question(("앱 {app}의 화면을 디자인한 사람은?", "{app}에서 디자인을 맡은 개발자는 누구인가?"), "person1", 2),
@@ -515,6 +521,7 @@ _VILLAGE = _Kind(
 _TEAM = _Kind(
     title="{city1} {team} {sport}",
     category="스포츠",
+    bound=(4,),
     sentences=(
         (
             "{city1} {team:은/는} {middle}에 창단한 시민 {sport:이다/다}.",
@@ -636,6 +643,7 @@ _TRAIL = _Kind(
     title="{city1} {trail}",
     category="여행",
     splits=("dev",),
+    bound=(2, 4),
     sentences=(
         ("{trail:은/는} {city1}에 있는 산책길로, {tree} 숲 사이를 지난다.",),
         ("산림청에서 일하던 {person1} 씨가 {begun}에 버려진 산길을 발견한 것이 시작이었다.",),
@@ -734,34 +742,53 @@ def _question(frame: str, question: _Question, facts: Mapping[str, str], start: 
     return entry if possible else {**entry, "plausible_answers": answers}
 
 
-def _chosen(kind: _Kind, rng: random.Random) -> list[_Question]:
-    """Three to five questions of the kind, one or two of them unanswerable, in random order."""
-    count = rng.choice((3, 4, 4, 5))
-    impossible = rng.choice(_UNANSWERABLE[count])
-    answerable = [question for question in kind.questions if question.type != 3]
-    unanswerable = [question for question in kind.questions if question.type == 3]
-    chosen = rng.sample(answerable, count - impossible) + rng.sample(unanswerable, impossible)
-    return rng.sample(chosen, count)
+def _part(kind: _Kind, rng: random.Random) -> list[tuple[str, ...]]:
+    """The first sentence of the kind and two or three that follow each other."""
+    length = rng.choice(_LENGTHS)
+    starts = [number for number in range(1, len(kind.sentences) - length + 1) if number not in kind.bound]
+    start = rng.choice(starts)
+    return [kind.sentences[0], *kind.sentences[start : start + length]]
+
+
+def _known(question: _Question, told: set[str]) -> bool:
+    """Whether a passage tells all that the question speaks of, and something that may answer it."""
+    asked = {match[1] for wording in question.wordings for match in _SLOT.finditer(wording)}
+    return {question.answer, *asked} <= told
+
+
+def _chosen(kind: _Kind, told: set[str], rng: random.Random) -> list[_Question] | None:
+    """Two to five questions that suit what the passage tells, in random order; None where there are too few."""
+    suitable = [question for question in kind.questions if _known(question, told)]
+    answerable = [question for question in suitable if question.type != 3]
+    others = [question for question in suitable if question.type == 3]
+    possible = [(some, none) for some, none in _QUESTIONS if some <= len(answerable) and none <= len(others)]
+    if not possible:
+        return None
+    some, none = rng.choice(possible)
+    return rng.sample(rng.sample(answerable, some) + rng.sample(others, none), some + none)
 
 
 def _article(kind: _Kind, split: str, rng: random.Random) -> dict[str, Any]:
     """A passage with its questions."""
     facts = _facts(kind, split, rng)
-    frame = " ".join(rng.choice(_wordings(kind, wordings, split)) for wordings in kind.sentences)
-    context, starts = _render(frame, facts)
-    questions = [
+    questions = None
+    while not questions:
+        frame = " ".join(rng.choice(_wordings(kind, wordings, split)) for wordings in _part(kind, rng))
+        context, starts = _render(frame, facts)
+        questions = _chosen(kind, set(starts), rng)
+    asked = [
         _question(rng.choice(_wordings(kind, question.wordings, split)), question, facts, starts[question.answer])
-        for question in _chosen(kind, rng)
+        for question in questions
     ]
     return {
         "title": fill(kind.title, facts),
-        "paragraphs": [{"context": context, "qas": questions}],
+        "paragraphs": [{"context": context, "qas": asked}],
         "news_category": kind.category,
         "source": "sample",
     }
 
 
-DEMO = {"epochs": 2, "batch_size": 8, "limit": 420}
+DEMO = {"epochs": 2, "batch_size": 4}
 """How the demo trains the encoder in the box on it."""
 
 

@@ -301,7 +301,7 @@ class _Pair(NamedTuple):
     second: str
 
 
-DEMO = {"epochs": 5, "batch_size": 16}
+DEMO = {"epochs": 4, "batch_size": 8}
 """How the demo trains the encoder in the box on it."""
 
 

@@ -342,9 +342,9 @@ _FAREWELLS = (
     ),
 )
 _PLANS = (
-    ("숙소",), ("식당", "택시"), ("관광",), ("숙소", "식당"), ("지하철",), ("관광", "택시"), ("식당",),
-    ("관광", "지하철"), ("택시",), ("숙소", "관광"), ("식당", "지하철"), ("숙소", "택시"), ("관광", "식당"),
-    ("숙소", "식당", "택시"), ("식당", "관광"), ("관광", "식당", "지하철"),
+    ("숙소",), ("택시",), ("식당",), ("관광",), ("지하철",), ("식당", "택시"), ("관광",), ("택시",), ("숙소",),
+    ("지하철",), ("관광", "식당"), ("식당",), ("택시",), ("숙소", "관광"), ("지하철",), ("관광", "지하철"), ("식당",),
+    ("숙소", "식당", "택시"), ("관광",), ("숙소", "택시"),
 )  # fmt: skip
 
 # --- dialogues --------------------------------------------------------------------------------------------
@@ -380,9 +380,9 @@ class _Talk:
         return options[:-1] if self.split == "train" else options[1:]
 
     def one_of(self, values: tuple[str, str], taken: Sequence[str] = ()) -> str:
-        """A value of this split that is not taken yet."""
+        """A value that is not taken yet; dev has values of its own beside those of train."""
         train, dev = values
-        options = (train if self.split == "train" else dev).split(",")
+        options = train.split(",") + (dev.split(",") if self.split == "dev" else [])
         return self.rng.choice([option for option in options if option not in taken])
 
     def lead(self) -> str:
@@ -395,7 +395,7 @@ def _spoken(time: str, rng: random.Random) -> str:
     hour, minute = (int(part) for part in time.split(":"))
     minutes = f" {minute}분" if minute else ""
     half = "오전" if hour < 12 else "오후"
-    return rng.choice((time, f"{hour}시{minutes}", f"{hour}시{minutes}", f"{half} {(hour - 1) % 12 + 1}시{minutes}"))
+    return rng.choice((time, time, f"{hour}시{minutes}", f"{half} {(hour - 1) % 12 + 1}시{minutes}"))
 
 
 def _wish(talk: _Talk, domain: str) -> tuple[str, dict[str, str]]:
@@ -429,7 +429,7 @@ def _search(talk: _Talk, domain: str) -> None:
     """The user looks for a place, answers a question and takes what is offered."""
     text, said, values, words = _open(talk, domain)
     found = {f"{domain}-{slot}": values[slot] for slot in said}
-    wish, wished = _wish(talk, domain) if talk.rng.random() < 0.7 else ("", {})
+    wish, wished = _wish(talk, domain) if talk.rng.random() < 0.5 else ("", {})
     talk.user(text + wish, found | wished)
     _answer(talk, domain, said, values, words)
     _offer(talk, domain, values["종류"])
@@ -441,7 +441,7 @@ def _answer(talk: _Talk, domain: str, said: tuple[str, ...], values: dict[str, s
     slot = next(slot for slot in open_slots if slot != "가격대" or domain != "관광")
     talk.sys(talk.say(_ASKS[slot]))
     minds = talk.rng.random() < 0.7
-    wish, wished = _wish(talk, domain) if talk.rng.random() < 0.5 else ("", {})
+    wish, wished = _wish(talk, domain) if talk.rng.random() < 0.3 else ("", {})
     text = talk.say(_REPLIES[slot], **words) if minds else talk.say(_ANY[slot])
     talk.user(text + wish, {f"{domain}-{slot}": values[slot] if minds else "dontcare"} | wished)
 
@@ -581,7 +581,7 @@ def _dialogue(guid: str, plan: Sequence[str], talk: _Talk) -> dict[str, Any]:
     return {"guid": guid, "domains": list(plan), "dialogue": talk.turns}
 
 
-DEMO = {"epochs": 2, "batch_size": 8, "limit": 300, "learning_rate": 1e-3}
+DEMO = {"epochs": 2, "batch_size": 8, "limit": 640, "learning_rate": 1e-3}
 """How the demo trains the encoder in the box on it."""
 
 

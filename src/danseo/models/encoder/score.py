@@ -38,7 +38,9 @@ class Regress(Kind):
         from danseo.models.encoder.pooling import CompareHead
 
         if self.config.pooling == "compare":
-            return CompareHead(body.config.hidden_size, 1, self.config.pool_dropout)
+            head = CompareHead(body.config.hidden_size, 1, self.config.pool_dropout)
+            head.scores.bias.data.fill_(sum(self.task.scale) / len(self.task.scale))  # else it is learned first
+            return head
         return TextHead(body.config.hidden_size, 1, self.config)
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
