@@ -10,7 +10,6 @@ from danseo.data.find import data_root, find_file, load, require_file, split_sha
 from danseo.data.halves import in_half
 from danseo.errors import DanseoError, DataError
 from danseo.files import content_sha256
-from danseo.metrics.statistic import Statistic
 from danseo.models.exported import SETTINGS, is_exported, load_exported
 from danseo.models.families import load_model
 from danseo.models.protocol import Loading, Model
@@ -45,34 +44,41 @@ def evaluate_run(
     type_mask: bool = False,
 ) -> ScoreResult:
     """The scores of a run on a split or file; adjusted answers are scored beside the plain ones."""
-    exported = is_exported(path)
-    if exported and (prior or type_mask):
+    if is_exported(path) and (prior or type_mask):
         raise DanseoError(f"{path} is an exported model; --prior and --type-mask need the run itself")
-    run = Run(path / SETTINGS) if exported else open_run(path)
+    run, root = Run(path / SETTINGS) if is_exported(path) else open_run(path), data_root(data_dir)
     task = run.task
-    root = data_root(data_dir)
     gold = file or require_file(task, split, root)
     examples = task.read(gold) if file else load(task, split, root)
     sha256 = content_sha256(gold) if file else split_sha256(task, split, root)
-    predictions = None if precision or exported else _saved(run, task, sha256, examples)
-    source = run.predictions_path("dev") if predictions else path if exported else run.path / "model"
-    if predictions is None:
-        loading = Loading(device, precision, trust_remote_code)
-        model = load_exported(path, loading)[0] if exported else _model(run, loading)
-        predictions = model.predict(examples).predictions
-    skip = [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
-    extra, note, scored = dict[str, Statistic](), "", predictions
+    scored, source = _answers(path, run, examples, sha256, Loading(device, precision, trust_remote_code))
+    more: dict[str, Any] = {"skip": _undefined(task, scored), "train": _train(task, root) if details else ()}
     if prior or type_mask:
-        adjusted = adjust(run, task, data_root(data_dir), examples, predictions, prior=prior, type_mask=type_mask)
+        adjusted = adjust(run, task, root, examples, scored, prior=prior, type_mask=type_mask)
         if prior == "select":  # whose label shares were looked at
             positions = in_half(task, examples, "report")
-            scored = [predictions[k] for k in positions]
+            scored = [scored[k] for k in positions]
             adjusted = replace(adjusted, predictions=[adjusted.predictions[k] for k in positions])
-        found = measure(task, only_answered(examples, scored), adjusted.predictions, skip)
-        extra, note = {f"{id_}+{adjusted.name}": statistic for id_, statistic in found.items()}, adjusted.note
-    train = _train(task, root) if details else ()
-    shown: dict[str, Any] = {"details": details, "errors": errors, "note": note, "train": train}
-    return score_answers(task, examples, scored, gold, source, skip=skip, extra=extra, **shown)
+        found = measure(task, only_answered(examples, scored), adjusted.predictions, more["skip"])
+        more |= {"extra": {f"{id_}+{adjusted.name}": each for id_, each in found.items()}, "note": adjusted.note}
+    return score_answers(task, examples, scored, gold, source, details=details, errors=errors, **more)
+
+
+def _answers(
+    path: Path, run: Run, examples: Sequence[Any], sha256: str, loading: Loading
+) -> tuple[list[Prediction], Path]:
+    """The saved predictions where they answer the file and nobody asks for another precision, else the model's."""
+    if is_exported(path):
+        return load_exported(path, loading)[0].predict(examples).predictions, path
+    saved = None if loading.precision else _saved(run, run.task, sha256, examples)
+    if saved is not None:
+        return saved, run.predictions_path("dev")
+    return _model(run, loading).predict(examples).predictions, run.path / "model"
+
+
+def _undefined(task: Task, predictions: Sequence[Prediction]) -> list[str]:
+    """The metrics that need probabilities, where some prediction has none."""
+    return [] if all(p.probabilities is not None for p in predictions) else list(task.needs_probabilities)
 
 
 def _train(task: Task, root: Path) -> Sequence[Any]:

@@ -52,25 +52,19 @@ def _weights(context: click.Context, parameter: click.Parameter, text: str) -> t
 @timeout_option
 @as_json_option
 def probe_command(
-    checkpoints: tuple[str, ...],
-    items: Path | None,
-    split: str,
     seq_len: int | None,
     from_step: int | None,
     to_step: int | None,
     every: int | None,
     output_dir: Path | None,
-    reference: Path | None,
     weights: tuple[float, float, float],
     quick: bool,
     spelling: Any,
     watch: bool,
     poll: float,
-    precision: str,
-    device: str | None,
-    trust_remote_code: bool,
     no_wait: bool,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """Score masked language models on frozen gaps: one, many, or a folder of checkpoint-<step> folders."""
     from danseo.probing.checkpoints import Range
@@ -78,18 +72,12 @@ def probe_command(
     from danseo.probing.probe import ProbeOptions
 
     job = Job(
-        checkpoints=checkpoints,
         steps=Range(from_step, to_step, every),
-        items=items,
-        split=split,
         options=ProbeOptions(seq_len, weights, quick, spelling),
         output=output_dir,
-        reference=reference,
         poll=poll if watch else None,
-        precision=precision,
-        device=device,
-        trust_remote_code=trust_remote_code,
         wait=not no_wait,
+        **given,
     )
     outcome = run_job(job, quiet=as_json)
     show(outcome.tables(), as_json, outcome.as_dict())

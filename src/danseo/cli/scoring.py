@@ -66,14 +66,9 @@ def score_command(
     bundle: Path | None,
     data_dir: str | None,
     details: bool,
-    errors: int,
-    partial: bool,
-    skip: tuple[str, ...],
     resamples: int,
-    seed: int,
-    tokenizer: Path | None,
-    batch: int,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Score anybody's predictions: GOLD is a raw file, or dev or train of the data folder; or verify a bundle."""
     from danseo.display.progress import Waiting
@@ -86,22 +81,11 @@ def score_command(
             name for name, value in (("TASK", task), ("GOLD", gold), ("PREDICTIONS", predictions)) if not value
         )
         raise click.UsageError(f"Missing argument '{missing}'.")
+    path = gold_path(task, gold, data_dir)
+    train = train_beside(task, gold, data_dir) if details else None
+    options |= {"details": details, "rounds": resamples, "train": train}
     with Waiting("resampling", quiet=as_json) as waiting:
-        result = score_file(
-            task,
-            gold_path(task, gold, data_dir),
-            predictions,
-            details=details,
-            errors=errors,
-            partial=partial,
-            skip=skip,
-            rounds=resamples,
-            seed=seed,
-            tokenizer=tokenizer,
-            batch=batch,
-            on_progress=waiting,
-            train=train_beside(task, gold, data_dir) if details else None,
-        )
+        result = score_file(task, path, predictions, on_progress=waiting, **options)
     show(result.tables(), as_json, result.as_dict())
 
 

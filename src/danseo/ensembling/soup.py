@@ -50,12 +50,9 @@ def make_soup(
     check_same_shape(members.listed)
     for note in counted_twice(members.listed):
         on_note(f"note: {note}")
+    models = [folder_identity(model_folder(member)) for member in members.listed]
     shown = "equal" if weights is None else shares(start).round(9).tolist()
-    options = {
-        "weights": shown,
-        "select": select or "all",
-        "models": [folder_identity(model_folder(m)) for m in members.listed],
-    }
+    options = {"weights": shown, "select": select or "all", "models": models}
     run = Run(runs / ensemble_name("soup", members.listed, options, members.task))
     if force or not run.is_finished:
         _check_device(device)  # before anything is removed

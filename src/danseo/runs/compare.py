@@ -184,6 +184,25 @@ def _over_seeds(
     on_progress: OnProgress | None,
 ) -> SeedComparisonResult:
     """Runs that differ only in their seed are one system."""
+    named = _systems(members)
+    task = members.task
+    measured = [measure(task, members.examples, member.predictions, skip) for member in members.listed]
+    clusters = example_clusters(task, members.examples)
+    systems = {name: [measured[position] for position in positions] for name, positions in named.items()}
+    work = Work(on_progress, rounds)
+    found, differences = compare_over_seeds(
+        systems, clusters, rounds=rounds, seed=seed, identical=_identical(members, named), on_rounds=work.of(1)
+    )
+    runs = {name: [members.listed[position].name for position in positions] for name, positions in named.items()}
+    count = int(clusters.max()) + 1
+    failed = _failed({name: [members.listed[position] for position in positions] for name, positions in named.items()})
+    return SeedComparisonResult(
+        task, members.gold, on, len(members.examples), count, runs, found, differences, note, failed
+    )
+
+
+def _systems(members: Members) -> dict[str, list[int]]:
+    """Name of a system -> the positions of its runs, one per seed."""
     records = [member.record for member in members.listed if member.record]
     if len(records) < len(members):
         raise DanseoError("--over seeds takes run directories only: a prediction file does not tell its seed")
@@ -202,20 +221,7 @@ def _over_seeds(
     named = {labels[positions[0]]: positions for positions in groups.values()}
     if len(named) < len(groups):
         raise DanseoError("--over seeds: two systems have the same name; rename one of the model folders")
-    task = members.task
-    measured = [measure(task, members.examples, member.predictions, skip) for member in members.listed]
-    clusters = example_clusters(task, members.examples)
-    systems = {name: [measured[position] for position in positions] for name, positions in named.items()}
-    work = Work(on_progress, rounds)
-    found, differences = compare_over_seeds(
-        systems, clusters, rounds=rounds, seed=seed, identical=_identical(members, named), on_rounds=work.of(1)
-    )
-    runs = {name: [members.listed[position].name for position in positions] for name, positions in named.items()}
-    count = int(clusters.max()) + 1
-    failed = _failed({name: [members.listed[position] for position in positions] for name, positions in named.items()})
-    return SeedComparisonResult(
-        task, members.gold, on, len(members.examples), count, runs, found, differences, note, failed
-    )
+    return named
 
 
 def _identical(members: Members, named: Mapping[str, Sequence[int]]) -> set[tuple[str, str, str]]:

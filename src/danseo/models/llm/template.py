@@ -12,7 +12,7 @@ from danseo.files import read_text
 from danseo.tasks.task import Task
 
 _PART = re.compile(r"^== (system|user|end) ==\n", re.MULTILINE)
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Template:
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     def check(self, known: Sequence[str], required: Sequence[str]) -> None:
-        """Refuse places that nothing fills, and a prompt that leaves out what the example is."""
-        found = set(_PLACE.findall(self.system + self.user))
+        """Refuse placeholders that nothing fills, and a prompt that leaves out what the example is."""
+        found = set(_PLACEHOLDER.findall(self.system + self.user))
         if unknown := sorted(found - set(known)):
-            raise DanseoError(f"{self.name}: nothing fills {{{{{unknown[0]}}}}}; known places: {', '.join(known)}")
+            raise DanseoError(f"{self.name}: nothing fills {{{{{unknown[0]}}}}}; known ones: {', '.join(known)}")
         if missing := [name for name in required if name not in found and f"{name}_json" not in found]:
             raise DanseoError(f"{self.name}: the prompt has no {{{{{missing[0]}}}}}; add it to the part == user ==")
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with all its places filled; what fills them is not looked at again."""
-    return _PLACE.sub(lambda match: values[match[1]], text)
+    """The text with all its placeholders filled; what fills them is not looked at again."""
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
 def load_template(task: Task, shape: str = "json", path: Path | None = None) -> Template:

@@ -30,26 +30,21 @@ def run_table(
     found = distinct(records)
     copies = {id(copy) for copy, _ in found.copies}
     has_replies = have_replies(records)
-    rows: list[tuple[object, ...]] = []
-    for record, name in zip(records, model_names(records), strict=True):
-        score = record.score(metric)
-        status = "copy" if id(record) in copies else record.status + (f": {record.note}" if record.note else "")
-        rows.append(
-            (
-                *([str(record.run.path)] if with_paths else []),
-                record.task,
-                name,
-                as_typed(record.seed),
-                *shown_traits(record, settings),
-                score["id"] if score else None,
-                score["value"] if score else None,
-                shown_interval(*score["interval"]) if score and score["interval"] else None,
-                *([record.failed_percent] if has_replies else []),
-                protocol(record),
-                record.surroundings.get("seconds"),
-                status,
-            )
+    rows: list[tuple[object, ...]] = [
+        (
+            *([str(record.run.path)] if with_paths else []),
+            record.task,
+            name,
+            as_typed(record.seed),
+            *shown_traits(record, settings),
+            *_shown_score(record, metric),
+            *([record.failed_percent] if has_replies else []),
+            protocol(record),
+            record.surroundings.get("seconds"),
+            "copy" if id(record) in copies else record.status + (f": {record.note}" if record.note else ""),
         )
+        for record, name in zip(records, model_names(records), strict=True)
+    ]
     told = tuple(map(short_setting, settings))
     failed = ("failed %",) if has_replies else ()
     scored = ("metric", "score", "95 % interval", *failed, "scored on", "seconds", "status")
@@ -63,6 +58,14 @@ def run_table(
         keys=1 if with_paths else 3,
         once=(*told, "metric", "scored on", "status"),
     )
+
+
+def _shown_score(record: Record, metric: str | None) -> tuple[object, object, object]:
+    """Id, value and interval of a metric, empty where the run has none."""
+    score = record.score(metric)
+    if not score:
+        return None, None, None
+    return score["id"], score["value"], shown_interval(*score["interval"]) if score["interval"] else None
 
 
 def have_replies(records: Sequence[Record]) -> bool:

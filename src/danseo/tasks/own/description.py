@@ -20,7 +20,7 @@ _NEEDED = {
     "choose": ("text", "label", "choices"),
     "relation": ("text", "subject", "object", "label"),
 }
-_PLACES = ("train", "dev", "folder", "name")
+_WHERE = ("train", "dev", "folder", "name")
 """What says where the data is, and nothing about what is learnt."""
 
 
@@ -74,7 +74,7 @@ class Description:
     @property
     def identity(self) -> str:
         """A hash of all that results depend on, wherever the data is."""
-        kept = {key: value for key, value in self.as_document().items() if key not in (*_PLACES, *_WORDS)}
+        kept = {key: value for key, value in self.as_document().items() if key not in (*_WHERE, *_WORDS)}
         kept |= {"dev": self.share} if self.share else {}
         return hashlib.sha256(json.dumps(kept, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
 
