@@ -64,12 +64,17 @@ def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> li
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{attribute(text)}</text>'
+    named = (f' text-anchor="{anchor}"' if anchor != "start" else "") + (f' class="{kind}"' if kind else "")
+    return f'<text x="{_short(x)}" y="{_short(y)}"{named}>{attribute(text)}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    return f'<line class="{kind}" x1="{_short(x1)}" y1="{_short(y1)}" x2="{_short(x2)}" y2="{_short(y2)}"/>'
+
+
+def _short(place: float) -> str:
+    """A coordinate in few letters: a report draws tens of thousands of them."""
+    return f"{place:.1f}".removesuffix(".0")
 
 
 def _number(value: float) -> str:

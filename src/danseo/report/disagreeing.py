@@ -4,7 +4,7 @@ from typing import Any
 
 from danseo.report.blocks import ExamplesBlock
 from danseo.report.collect import Collection
-from danseo.report.examples import earlier_turns, explained
+from danseo.report.examples import earlier_turns, explained, in_sight
 from danseo.report.forms import Answered, is_right, show
 from danseo.runs.index import Record
 from danseo.tasks.task import Task
@@ -26,7 +26,9 @@ def disagreements(collection: Collection, task: Task, one: Record, other: Record
                 sides[0 if right[0] > right[1] else 1].append(position)
     total = [len(side) for side in sides]
     mixed = sorted(
-        (rank, k, position) for k, side in enumerate(sides) for rank, position in enumerate(_spread(side, most))
+        (rank, k, position)
+        for k, side in enumerate(sides)
+        for rank, position in enumerate(_spread(in_sight(task, first.examples, side), most))
     )
     chosen = [position for _, _, position in mixed[:most]]
     if not chosen:

@@ -52,6 +52,11 @@ def _varied(task: Task, examples: Sequence[Any], positions: Sequence[int]) -> li
     return list(firsts.values())
 
 
+def in_sight(task: Task, examples: Sequence[Any], positions: list[int]) -> list[int]:
+    """The positions of examples that a screen shows whole; all where there are none."""
+    return [position for position in positions if _words(task, examples[position]) <= _IN_SIGHT] or positions
+
+
 def _words(task: Task, example: Any) -> int:
     """How wide the tree of a sentence is; other examples have none."""
     return len(example.words) if task.kind == "parse" else 0

@@ -15,7 +15,7 @@ from danseo.report.blocks import Page, TableBlock
 
 _MARKS: dict[type, str] = {Best: "best", Second: "second", Strong: "strong"}
 _COLOURS = 8  # of entity types
-_SHORT = 26  # letters that are not broken over lines
+_SHORT = 36  # letters that are not broken over lines
 
 
 def asset(name: str) -> str:
@@ -70,9 +70,11 @@ def parts_of(block: TableBlock) -> list[Part]:
         cells = [
             {
                 "text": texts[k],
-                "sort": f"{value:.6g}" if numeric[k] and isinstance(value := row[k], float) else None,
+                "sort": f"{value:.6g}" if numeric[k] and _hides(value := row[k], texts[k]) else None,
                 "kind": " ".join(filter(None, (_shape(texts[k], numeric[k]), _MARKS.get(type(row[k]), "")))),
-                "link": links[number].get(texts[k]),
+                "link": links[number].get(texts[k])
+                if table.columns[k] != "model"
+                else None,  # a run may be called as it
                 "below": below.get(table.columns[k], ""),
             }
             for k in kept
@@ -82,8 +84,14 @@ def parts_of(block: TableBlock) -> list[Part]:
     return [Part(heading, columns, rows) for heading, rows in parts.items()] or [Part("", columns, [])]
 
 
+def _hides(value: object, text: str) -> bool:
+    """Whether a number cannot be told from its text, as of <0.01; what can be is not written twice."""
+    return isinstance(value, float) and text.startswith(("<", ">"))
+
+
 def _shape(text: str, is_number: bool) -> str:
-    return "number" if is_number else "short" if len(text) < _SHORT else ""
+    """The class of a cell, in one letter: a report has tens of thousands of them."""
+    return "n" if is_number else "s" if len(text) < _SHORT else ""
 
 
 def colour(mark: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from danseo.display.formats import compact
 from danseo.display.table import Best, Table, shown_interval
 from danseo.plots.figures import Forest
 from danseo.report.blocks import Block, FigureBlock, Page, Section, TableBlock
@@ -107,7 +108,8 @@ def _best(collection: Collection, compared: Mapping[str, Compared]) -> Block:
         links.append({_in_words(task): f"task/{task.name}", collection.name(best): collection.key(best)})
         rows.append((_in_words(task), *_row(collection, task, best, compared), task.headline))
     columns = ("task", "best run", "score", "95 % interval", "most frequent answer", "tied with", "n", "scored on")
-    return TableBlock(Table("best run per task", (*columns, "metric"), rows, keys=2).without_empty(), row_links=links)
+    table = Table("best run per task", (*columns, "metric"), rows, keys=2, once=("scored on",))
+    return TableBlock(compact(table).without_empty(), row_links=links)
 
 
 def _in_words(task: Task) -> str:
@@ -144,13 +146,14 @@ def _runs(collection: Collection, compared: Mapping[str, Compared]) -> Block:
         tested = compared.get(task.name, Compared())
         for record in ranked([r for r in collection.records if r.task == task.name]):
             name = collection.name(record)
-            rows.append((name, task.name, *_scored(record, tested.letters_of(name) or None)))
+            group = tested.letters_of(name) if value_of(record) > float("-inf") else None  # none without a score
+            rows.append((name, task.name, *_scored(record, group or None)))
             chosen.append(record)
     for record in (record for record in collection.records if not record.settings):
         rows.append((collection.name(record), None, *_scored(record, None)))
         chosen.append(record)
     columns = ("run", "task", "score", "95 % interval", "group", "scored on", "seconds", "status")
-    table = Table("all runs", columns, rows, "score: the headline metric of each task")
+    table = compact(Table("all runs", columns, rows, "score: the headline metric of each task", once=("scored on",)))
     return TableBlock(table, row_links=[{collection.name(record): collection.key(record)} for record in chosen])
 
 
