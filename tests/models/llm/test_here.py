@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from danseo.config import RunConfig
+from danseo.models.llm.attention import grouped
 from danseo.models.llm.calls import Request
 from danseo.models.llm.here import batches, common_beginning, load_here
 from danseo.models.llm.prompted import Prompted
@@ -146,6 +147,35 @@ def test_chat_templates_frame_prompts_and_end_replies(folders, sample):
     assert tokenizer.decode(writing.prompt(asked)) == "<|turn|>user\n하세요\n\n무엇?<|done|>\n<|turn|>assistant\n"
     assert writing.end == tokenizer.convert_tokens_to_ids("<|done|>")
     assert tokenizer.eos_token_id in writing.ends
+
+
+@pytest.mark.parametrize("shared", [1, 2])
+def test_heads_that_share_keys_read_them_where_they_lie(shared, monkeypatch):
+    """The answers of attention with a copy of the keys for every head, and no copy is made."""
+    attend, seen = torch.nn.functional.scaled_dot_product_attention, []
+    draw = torch.Generator().manual_seed(0)
+    query = torch.randn(3, 4, 5, 8, generator=draw)
+    key, value = (torch.randn(3, shared, 9, 8, generator=draw) for _ in range(2))
+    mask = torch.rand(3, 1, 5, 9, generator=draw) < 0.6
+    mask[..., 0] = True
+    copies = [states.repeat_interleave(4 // shared, 1) for states in (key, value)]
+    due = attend(query, *copies, attn_mask=mask, scale=0.3).transpose(1, 2)
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda q, k, v, **more: seen.append(k.shape[1]) or attend(q, k, v, **more),
+    )
+    found, _ = grouped(None, query, key, value, mask, scaling=0.3)
+    assert torch.allclose(found, due, atol=1e-6)
+    assert seen == [shared]
+
+
+def test_a_model_attends_as_before_when_it_has_answered(folders, sample, monkeypatch):
+    model, used = prompted(folders["gemma3_text"], "ynat"), []
+    monkeypatch.setattr("danseo.models.llm.attention.grouped", lambda *a, **k: used.append(1) or grouped(*a, **k))
+    model.ask(read_split(sample, "ynat", "dev", 2))
+    assert used
+    assert model.source.model.config._attn_implementation == "sdpa"
 
 
 def test_trees_share_beginnings():

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from danseo.config import RunConfig
 from danseo.models.llm.asking import Message
+from danseo.models.llm.attention import shared_keys
 from danseo.models.llm.calls import Call, Request
 from danseo.models.llm.guide import Guide, Guides
 from danseo.models.llm.reply import is_complete
@@ -58,6 +59,11 @@ class Here:
 
     def answer(self, requests: Sequence[Request], keys: Sequence[str], on_call: OnCall) -> list[str]:
         """All requests, the longest first; every batch is noted as it ends."""
+        with shared_keys(self.model):
+            self._answer(requests, keys, on_call)
+        return []
+
+    def _answer(self, requests: Sequence[Request], keys: Sequence[str], on_call: OnCall) -> None:
         prompts = [self.writing.prompt(request.messages) for request in requests]
         beginning = Beginning(self.model, common_beginning(prompts))
         for positions in batches([len(prompt) + r.tokens for prompt, r in zip(prompts, requests, strict=True)]):
@@ -74,7 +80,6 @@ class Here:
                     "seconds": seconds,
                 }
                 on_call(Call(keys[position], requests[position].guid, **reply, **numbers))
-        return []
 
     # Weighing
 

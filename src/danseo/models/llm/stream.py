@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from danseo.models.llm.attention import takes_flags
+
 
 class Beginning:
     """The states of tokens with which many prompts begin."""
@@ -92,7 +94,7 @@ class Stream:
 
     def _as_mask(self, visible: Tensor) -> Tensor:
         mask = visible[:, None].to(self.model.device)
-        if self.model.config._attn_implementation == "sdpa":
+        if takes_flags(self.model):
             return mask
         lowest = torch.finfo(self.model.dtype).min
         return torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device).masked_fill(~mask, lowest)
