@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from danseo.predictions import viterbi
 from danseo.predictions.viterbi import character_probabilities, decode_characters, owners_of
 from danseo.tasks.ner import LABELS
 
@@ -107,6 +108,32 @@ def test_sentences_do_not_depend_on_their_company():
     alone = [decode_characters([r], [known])[0] if len(r) else () for r, known in zip(rows, covered, strict=True)]
     assert decode_characters(rows, covered) == alone
     assert decode_characters([], []) == []
+
+
+@pytest.mark.parametrize("types", [1, 6, 70])
+@pytest.mark.parametrize("sure", [0.02, 0.3])
+def test_what_is_not_searched_is_what_a_search_finds(types, sure):
+    """Rounded to halves, so that equals occur; with 70 types there are more states than a byte counts."""
+    rng = np.random.default_rng(types)
+    lengths = rng.integers(0, 15, size=400)
+    rows = rng.dirichlet(np.full(1 + 2 * types, sure), size=lengths.sum()).astype(np.float16)
+    evidence = viterbi._evidence(rows, rng.random(len(rows)) < 0.75)
+    found = viterbi._best_paths(evidence, lengths)
+    np.testing.assert_array_equal(found, viterbi._searched(evidence, lengths[lengths > 0]))
+
+
+def test_a_space_at_the_end_does_not_join_what_the_next_sentence_begins_with():
+    first, second = certain(["B-PS", None]), certain(["I-PS", "O"])
+    covered = [np.array([True, False]), np.ones(2, dtype=bool)]
+    assert decode_characters([first, second], covered)[0] == ("B-PS", "O")
+
+
+def test_sure_sentences_are_not_searched(monkeypatch):
+    monkeypatch.setattr(viterbi, "_searched", None)
+    rows = certain(["O", "B-PS", None, "I-PS", "O", "B-LC", "B-LC"]) * 0.9 + 0.01
+    covered = np.array([True, True, False, True, True, True, True])
+    expected = ("O", "B-PS", "I-PS", "I-PS", "O", "B-LC", "B-LC")
+    assert decode_characters([rows], [covered]) == [expected]
 
 
 def test_thousands_of_sentences_decode_at_once():

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from danseo.errors import DanseoError
 from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import get_task
 from danseo.tasks.own.examples import spread
+from danseo.tasks.own.hub_data import hub_data
 from tests.conftest import ROOT
 
 pytest.importorskip("torch")
@@ -250,6 +252,15 @@ def test_every_ready_task_is_one():
         assert task.own.source
         assert task.own.licence
         assert task.headline.startswith(f"{task.own.kind}/")
+        assert_comments(name)
+
+
+def assert_comments(name):
+    """The official metric, and a command that can be understood for the copy on the Hub."""
+    told = (ROOT / "configs" / "tasks" / f"{name}.toml").read_text("utf-8").splitlines()[1:3]
+    assert told[0].startswith("# Official metric: ")
+    found = re.search(r"danseo data describe (\S+) --out", told[1])
+    assert name.startswith("ud-") or (found and hub_data(found[1]))
 
 
 @pytest.mark.parametrize("name", READY)

@@ -133,6 +133,12 @@ def given_example(given: Any, task: Task, number: int, *, with_pos: bool = False
     return example_from(given, task, number, with_pos=with_pos) if isinstance(given, str) else given
 
 
+def given_line(values: dict[str, Any], number: int, task: Task, *, with_pos: bool = False) -> Line:
+    """The example of an object that has been read already, and what else it says."""
+    own: dict[str, Any] = {}
+    return Line(number, _from_object(values, task, number, with_pos, own), own)
+
+
 def _line(text: str, task: Task, number: int, with_pos: bool) -> Line:
     """The example of a line, and what else the line says."""
     own: dict[str, Any] = {}
@@ -160,13 +166,17 @@ def example_from(
 
     What the task does not read of an object goes to own.
     """
-    where, remedy = f"line {number}", f"{task.name} needs {task.input.needs}"
+    where = f"line {number}"
     written = line.lstrip("\ufeff \t")  # files put together have byte-order marks inside
     if not written.startswith("{"):
         if with_pos:
             raise DataError(f"{where}: {_POS_NEEDED}")
         return _plain(line, task, str(number), where)
-    row = as_row(parse_json(written, None, number, "mend the line"), where, remedy)
+    return _from_object(parse_json(written, None, number, "mend the line"), task, number, with_pos, own)
+
+
+def _from_object(value: Any, task: Task, number: int, with_pos: bool, own: dict[str, Any] | None) -> Any:
+    row = as_row(value, f"line {number}", f"{task.name} needs {task.input.needs}")
     guid = _guid(row, number)
     if with_pos and "pos" not in row.values:
         raise row.error(_POS_NEEDED)

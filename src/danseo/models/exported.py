@@ -22,7 +22,7 @@ from danseo.training.features import Features, Outputs
 MANIFEST, SETTINGS, NETWORK, TOKENIZER = "exported.json", "run", "model.onnx", "tokenizer.json"
 VERSION = 1
 PACKAGES = ("onnxruntime", "tokenizers")
-_PADDING = 64  # pieces of padding that cost about as much as another call of the network
+_PADDING = 16  # pieces of padding that cost about as much as another call of the network
 _STATES = 3 * 2**18  # hidden numbers that the caches of a core hold: 1,024 pieces of width 768
 
 

@@ -15,6 +15,7 @@ from danseo.tasks.ner import LABELS
 from danseo.text.letters import letters_of
 
 Array = npt.NDArray[Any]
+_ROUNDING = 1e-6  # far above that of a sum of logarithms
 SMALLEST = 1e-30  # what a probability of 0 counts as, so that every sentence has a legal path
 
 
@@ -121,13 +122,75 @@ def _types(table: Array) -> int:
 
 
 def _best_paths(evidence: Array, lengths: Array) -> Array:
-    """The best states of all sentences, laid end to end; the loop goes over positions, not over sentences."""
+    """The best states of all sentences, laid end to end; only stretches that are in doubt are searched."""
+    covered: Array = np.asarray(np.isfinite(evidence).all(axis=1))
+    following = _following(covered)
+    states = _likeliest(evidence, covered, following, lengths)
+    illegal = _illegal(states, lengths, _types(evidence))
+    equals = covered & ((evidence == evidence.max(axis=1, keepdims=True)).sum(axis=1) > 1)
+    loss = np.zeros(len(states))
+    amiss = following[illegal]
+    loss[illegal] = evidence[amiss, states[amiss]] - evidence[amiss, states[amiss] - _types(evidence)]
+    parts = _stretches(evidence, states, _summed(loss, lengths), lengths)
+    doubtful = np.flatnonzero(_summed(illegal | equals, parts))
+    if len(doubtful):
+        firsts = np.cumsum(parts) - parts
+        rows = np.concatenate([np.arange(firsts[k], firsts[k] + parts[k]) for k in doubtful])
+        states[rows] = _searched(evidence[rows], parts[doubtful])
+    return states
+
+
+def _following(covered: Array) -> Array:
+    """The first covered character from each on; the last one where there is none."""
+    places = np.where(covered, np.arange(len(covered)), len(covered) - 1)
+    following: Array = np.minimum.accumulate(places[::-1])[::-1]
+    return following
+
+
+def _likeliest(evidence: Array, covered: Array, following: Array, lengths: Array) -> Array:
+    """The likeliest state of every character by itself; spaces before an I- go with it, other spaces are O."""
+    states = evidence.argmax(axis=1)  # O stands first, so it wins between equals
+    sentences = np.repeat(np.arange(len(lengths)), lengths)
+    joins = ~covered & (states[following] > _types(evidence)) & (sentences[following] == sentences)
+    return np.where(joins, states[following], states)
+
+
+def _illegal(states: Array, lengths: Array, types: int) -> Array:
+    """Where an I- stands after something else than its own B- or I-."""
+    before = np.concatenate([[0], states[:-1]])
+    before[(np.cumsum(lengths) - lengths)[lengths > 0]] = 0  # nothing is open where a sentence begins
+    illegal: Array = (states > types) & (before != states) & (before + types != states)
+    return illegal
+
+
+def _stretches(evidence: Array, states: Array, losses: Array, lengths: Array) -> Array:
+    """Lengths of stretches that can be searched apart: they end with sentences, and with an O that is certain.
+
+    The likeliest states become legal if every I- that stands amiss turns into a B-, which loses so much; a path that
+    loses more at a single character cannot be the best.
+    """
+    others = evidence[:, 1:].max(axis=1)
+    is_last = (states == 0) & (others < evidence[:, 0] - np.repeat(losses, lengths) - _ROUNDING)
+    is_last[(np.cumsum(lengths) - 1)[lengths > 0]] = True
+    return np.diff(np.flatnonzero(is_last), prepend=-1)
+
+
+def _summed(values: Array, lengths: Array) -> Array:
+    """The sum over each of so many values in a row."""
+    totals = np.concatenate([[0], np.cumsum(values)])
+    ends = np.cumsum(lengths)
+    sums: Array = totals[ends] - totals[ends - lengths]
+    return sums
+
+
+def _searched(evidence: Array, lengths: Array) -> Array:
+    """The best legal states; the loop goes over positions, not over sentences."""
     by_length = np.argsort(-lengths, kind="stable")
     firsts = (np.cumsum(lengths) - lengths)[by_length]
     alive = [int((lengths > position).sum()) for position in range(int(lengths.max()))]
-    from_any = np.zeros(len(evidence), dtype=np.int8)
+    from_any = np.zeros(len(evidence), dtype=np.int64)
     from_begin = np.zeros((len(evidence), _types(evidence)), dtype=bool)
-    ends, scores = np.zeros(len(lengths), dtype=np.int8), np.zeros((len(lengths), 1))
+    ends, scores = np.zeros(len(lengths), dtype=np.int64), np.zeros((len(lengths), 1))
     for position, count in enumerate(alive):
         rows = firsts[:count] + position
         if position == 0:
@@ -136,7 +199,7 @@ def _best_paths(evidence: Array, lengths: Array) -> Array:
             ends[count : len(scores)] = scores[count:].argmax(axis=1)
             scores, from_any[rows], from_begin[rows] = _advance(scores[:count], evidence[rows])
     ends[: len(scores)] = scores.argmax(axis=1)
-    return _trace(ends, firsts, alive, from_any, from_begin)
+    return _trace(ends, firsts, lengths[by_length], from_any, from_begin)
 
 
 def _start(evidence: Array) -> Array:
@@ -157,15 +220,15 @@ def _advance(scores: Array, evidence: Array) -> tuple[Array, Array, Array]:
     return ahead, best, begins >= insides
 
 
-def _trace(ends: Array, firsts: Array, alive: Sequence[int], from_any: Array, from_begin: Array) -> Array:
-    """The states on the best paths, read from the ends."""
-    states, types = np.zeros(len(from_any), dtype=np.int8), from_begin.shape[1]
-    current = ends[:0]
-    for position in range(len(alive) - 1, -1, -1):
-        rows = firsts[: len(current)] + position + 1
-        kind = np.maximum(current - 1 - types, 0)
-        inside = np.where(from_begin[rows, kind], 1 + kind, 1 + types + kind)
-        before = np.where(current > types, inside, from_any[rows])
-        current = np.concatenate([before, ends[len(current) : alive[position]]])
-        states[firsts[: len(current)] + position] = current
-    return states
+def _trace(ends: Array, firsts: Array, lengths: Array, from_any: Array, from_begin: Array) -> Array:
+    """The states on the best paths, read from the ends; plain numbers are quicker here than small arrays."""
+    types, any_before, begin_before = from_begin.shape[1], from_any.tolist(), from_begin.tolist()
+    states = [0] * len(any_before)
+    for state, first, length in zip(ends.tolist(), firsts.tolist(), lengths.tolist(), strict=True):
+        for row in range(first + length - 1, first - 1, -1):
+            states[row] = state
+            if state <= types:
+                state = any_before[row]
+            elif begin_before[row][state - 1 - types]:
+                state -= types
+    return np.array(states)

@@ -10,6 +10,7 @@ from typing import Any
 
 from danseo.data.lines import Line
 
+_PATIENCE, _LONGEST_PATIENCE = 0.2, 0.02  # of the time that the last answers took; seconds
 Records = list[dict[str, Any]]
 Answer = Callable[[Sequence[Line], bool], Records]
 """Lines in, and whether anybody wants all that can be said of them; records out."""
@@ -43,6 +44,10 @@ class Batcher:
         """Lines that wait or are being answered."""
         self.speed = 50.0
         """Lines per second lately."""
+        self.company = 1
+        """Lines that were there when the last were taken: as many may come again."""
+        self.patience = 0.0
+        """Seconds that those who are there wait for the others."""
         self.closing = False
         self.lock = threading.Condition()
         self.thread = threading.Thread(target=self._work, name="danseo-serve", daemon=True)
@@ -67,7 +72,8 @@ class Batcher:
                 raise Busy(max(1, round(self.held / self.speed)))
             self.held += len(lines)
             self.waiting.append(entry)
-            self.lock.notify()
+            if len(self.waiting) == 1 or self._are_all_here():
+                self.lock.notify()
         return await entry.future
 
     def _work(self) -> None:
@@ -79,12 +85,18 @@ class Batcher:
         with self.lock:
             while not self.waiting and not self.closing:
                 self.lock.wait()
+            self.lock.wait_for(self._are_all_here, self.patience)
+            self.company = self.held
             taken: list[Waiting] = []
             size = 0
             while self.waiting and (not taken or size + len(self.waiting[0].lines) <= self.most):
                 taken.append(self.waiting.popleft())
                 size += len(taken[-1].lines)
             return taken
+
+    def _are_all_here(self) -> bool:
+        """Whether it is enough for a batch, or as many as lately; between batches all that is held waits."""
+        return self.closing or self.held >= min(self.company, self.most)
 
     def _answer(self, batch: list[Waiting]) -> None:
         lines = [line for entry in batch for line in entry.lines]
@@ -96,21 +108,30 @@ class Batcher:
             outcome = error
         with self.lock:  # before anybody hears of it: whoever has an answer no longer waits
             self.held -= len(lines)
-            self.speed = 0.5 * self.speed + 0.5 * len(lines) / max(1e-6, time.perf_counter() - start)
-        position = 0
-        for entry in batch:
-            end = position + len(entry.lines)
-            _tell(entry, outcome if isinstance(outcome, Exception) else outcome[position:end])
-            position = end
+            seconds = max(1e-6, time.perf_counter() - start)
+            self.speed = 0.5 * self.speed + 0.5 * len(lines) / seconds
+            self.patience = min(_LONGEST_PATIENCE, _PATIENCE * seconds)
+        _tell(batch, outcome)
 
 
-def _tell(entry: Waiting, outcome: Records | Exception) -> None:
-    def settle() -> None:
-        if entry.future.done():  # the client has left
-            return
-        if isinstance(outcome, Exception):
-            entry.future.set_exception(outcome)
-        else:
-            entry.future.set_result(outcome)
+def _tell(batch: Sequence[Waiting], outcome: Records | Exception) -> None:
+    """Give everybody their part; a loop is woken once for all who wait in it."""
 
-    entry.loop.call_soon_threadsafe(settle)
+    def settle(entries: Sequence[tuple[Waiting, Records]]) -> None:
+        for entry, records in entries:
+            if entry.future.done():  # the client has left
+                continue
+            if isinstance(outcome, Exception):
+                entry.future.set_exception(outcome)
+            else:
+                entry.future.set_result(records)
+
+    position = 0
+    parts: dict[asyncio.AbstractEventLoop, list[tuple[Waiting, Records]]] = {}
+    for entry in batch:
+        end = position + len(entry.lines)
+        records = [] if isinstance(outcome, Exception) else outcome[position:end]
+        parts.setdefault(entry.loop, []).append((entry, records))
+        position = end
+    for loop, entries in parts.items():
+        loop.call_soon_threadsafe(settle, entries)

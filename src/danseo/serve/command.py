@@ -16,6 +16,16 @@ from danseo.models.protocol import Loading
 from danseo.predict.opening import Opened, open_model
 
 _GRACE = 30  # seconds that answers on their way have at the end
+_OPTIONS: dict[str, Any] = {
+    "log_level": "error",
+    "access_log": False,
+    "proxy_headers": False,
+    "server_header": False,
+    "ws": "none",
+    "lifespan": "on",
+    "timeout_keep_alive": 60,
+    "timeout_graceful_shutdown": _GRACE,
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +56,8 @@ def prepare(path: Path, *, host: str, port: int, loading: Loading, limits: Mappi
     except OSError as error:
         raise DanseoError(f"{host}:{port} cannot be used: {error.strerror}; choose another --port or --host") from None
     shown = f"[{host}]" if ":" in host else host
-    options = {"log_level": "error", "timeout_graceful_shutdown": _GRACE, "server_header": False, "lifespan": "on"}
-    config = uvicorn.Config(make_app(opened, Limits(**limits), names), **options)  # type: ignore[arg-type]
+    app = make_app(opened, Limits(**limits), names)
+    config = uvicorn.Config(app, **_OPTIONS)
     return Ready(opened, uvicorn.Server(config), listening, f"http://{shown}:{listening.getsockname()[1]}/")
 
 
