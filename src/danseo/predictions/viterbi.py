@@ -152,7 +152,8 @@ def _likeliest(evidence: Array, covered: Array, following: Array, lengths: Array
     states = evidence.argmax(axis=1)  # O stands first, so it wins between equals
     sentences = np.repeat(np.arange(len(lengths)), lengths)
     joins = ~covered & (states[following] > _types(evidence)) & (sentences[following] == sentences)
-    return np.where(joins, states[following], states)
+    found: Array = np.where(joins, states[following], states)
+    return found
 
 
 def _illegal(states: Array, lengths: Array, types: int) -> Array:
