@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--dev", type=int, default=500)
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--attention", default="bidirectional,causal")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     data = given.folder / f"data-{given.train}-{given.dev}"
     columns = ("task", "system", "headline", "95 % interval", "seconds")
     rows: list[tuple[object, ...]] = []

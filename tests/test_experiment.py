@@ -10,16 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from danseo.config import RunConfig  # noqa: E402
 from danseo.data.halves import half_of, in_half  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
-from danseo.experiment import run_experiment  # noqa: E402
+from danseo.experiment import Job, labels_left_out, run_experiment  # noqa: E402
 from danseo.models.encoder import model as encoder_model  # noqa: E402
 from danseo.models.encoder.int8 import to_bytes  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
@@ -539,3 +542,16 @@ def test_a_setting_that_names_no_metric(small, encoder, tmp_path):
     config = quick_config("ynat", encoder("bert"), limit=16, monitor="ynat/f2")
     with pytest.raises(DanseoError, match=r"train\.monitor = ynat/f2: ynat has ynat/macro_f1"):
         run_experiment(config, small, tmp_path, quiet=True)
+
+
+def test_labels_that_a_limit_leaves_out_are_named():
+    def of(*labels):
+        return [SimpleNamespace(gold=label) for label in labels]
+
+    config = RunConfig(task="ynat", model="majority", limit=2)
+    job = Job(config, TASKS["ynat"], None, None, {}, train=of("세계", "정치"), dev=of("경제", "정치", "사회"))
+    said = labels_left_out(job)
+    assert "2 of 3 labels" in said
+    assert "경제, 사회" in said
+    assert labels_left_out(replace(job, train=of("경제", "정치", "사회"))) is None
+    assert labels_left_out(replace(job, config=replace(config, limit=0))) is None

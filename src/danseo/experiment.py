@@ -127,6 +127,18 @@ def picking_config(job: Job) -> RunConfig:
     return replace(config, train=replace(config.train, select_on="dev")) if job.held else config
 
 
+def labels_left_out(job: Job) -> str | None:
+    """In words, the labels that a limit leaves without examples: files may be sorted by them."""
+    if not job.config.limit or job.task.kind != "classify" or job.config.kind == "prompt":
+        return None
+    there, asked = {example.gold for example in job.train}, {example.gold for example in job.dev}
+    missing = [label for label in job.task.labels if label in asked - there]
+    if not missing:
+        return None
+    named = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+    return f"limit = {job.config.limit}: {len(missing)} of {len(asked)} labels in dev have no example there ({named})"
+
+
 class RunEvents:
     """A fitting as its run directory, the terminal, and whoever watches from another process see it."""
 
@@ -150,6 +162,8 @@ class RunEvents:
                 job.run.remove()
             job.run.start(job.config, job.task)
             job.run.write_json("environment.json", {"data": job.hashes, "model": model_facts(job)})
+        if line := labels_left_out(job):
+            self.note(line)
 
     def note(self, line: str) -> None:
         self.progress.note(line)
