@@ -10,7 +10,7 @@ from typing import Any
 
 from danseo.data.lines import Line
 
-_PATIENCE, _LONGEST_PATIENCE = 0.2, 0.02  # of the time that the last answers took; seconds
+_PATIENCE, _LONGEST_PATIENCE = 0.5, 0.02  # of the time that the last answers took; seconds
 Records = list[dict[str, Any]]
 Answer = Callable[[Sequence[Line], bool], Records]
 """Lines in, and whether anybody wants all that can be said of them; records out."""
@@ -45,7 +45,7 @@ class Batcher:
         self.speed = 50.0
         """Lines per second lately."""
         self.company = 1
-        """Lines that were there when the last were taken: as many may come again."""
+        """The most lines that were held at once since the last were taken: as many may come again."""
         self.patience = 0.0
         """Seconds that those who are there wait for the others."""
         self.closing = False
@@ -71,6 +71,7 @@ class Batcher:
             if self.closing or (self.held and self.held + len(lines) > self.room):
                 raise Busy(max(1, round(self.held / self.speed)))
             self.held += len(lines)
+            self.company = max(self.company, self.held)
             self.waiting.append(entry)
             if len(self.waiting) == 1 or self._are_all_here():
                 self.lock.notify()
