@@ -33,11 +33,11 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT))
 	@$(DANSEO) demo
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest --ignore tests/systems
+	@$(BIN)/python -m pytest -m "not lengthy"
 
-# The families that take their time: spaCy, GLiNER, and the contract that every family keeps.
+# What takes its time: spaCy, GLiNER, the contract that every family keeps; several processes, kills, Ray, whole searches.
 test-systems: $(STAMP)
-	@$(BIN)/python -m pytest tests/systems
+	@$(BIN)/python -m pytest -m lengthy
 
 # The pages in Debian's chromium, or another one, through playwright.
 test-browser: $(STAMP)

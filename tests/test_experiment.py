@@ -212,6 +212,7 @@ def is_moment_now(run: Path, is_moment: Callable[[Path], bool]) -> bool:
         return False  # looked while something moved
 
 
+@pytest.mark.lengthy
 def test_a_run_killed_at_five_moments_ends_as_if_nothing_had_happened(sample, small, tmp_path, encoder):
     """One run directory, five real processes killed one after the other, and a sixth that ends it."""
     folder = tiny_encoder(tmp_path / "tiny", sample, hidden=128, layers=2, dropout=0.1)

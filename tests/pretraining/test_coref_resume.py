@@ -15,6 +15,8 @@ from tests.pretraining.conftest import PLAIN, masked_model  # noqa: E402
 from tests.pretraining.processes import killed_when, two_processes, weights  # noqa: E402
 from tests.pretraining.test_coref import documents  # noqa: E402
 
+pytestmark = pytest.mark.lengthy
+
 STEPS = (5, 10, 15, 18)  # at the end of every epoch, and at the end
 SETTINGS = (*PLAIN, "nearest=5", "held_out=0.3", "limit=37", "held_out_items=20", "steps=18", "learning_rate=3e-3")
 

@@ -136,6 +136,7 @@ def test_muon_from_company_goes_on_bit_for_bit(text_file, tmp_path):
     assert losses(out) == losses(whole)
 
 
+@pytest.mark.lengthy
 def test_two_processes_train_as_one(whole, text_file, tmp_path):
     ended = two_processes(command(text_file, begun(whole, tmp_path / "two")))
     assert json.loads(ended.stdout)["steps"] == 24
@@ -159,6 +160,7 @@ main([argument.replace("NODE", node) for argument in sys.argv[2:]])
 """
 
 
+@pytest.mark.lengthy
 def test_minutes_of_two_nodes_that_share_no_folder(text_file, tmp_path):
     """Each would leave the measuring by its own clock, with steps of its own size, and miss what the other wrote."""
     script = tmp_path / "nodes.py"

@@ -185,6 +185,7 @@ def test_killed_and_resumed_bit_for_bit(whole, text_file, tmp_path):
     assert losses(out) == losses(whole)
 
 
+@pytest.mark.lengthy
 def test_two_processes_train_as_one(whole, text_file, tmp_path):
     ended = two_processes(command(text_file, begun(whole, tmp_path / "two"), *RTD))
     assert json.loads(ended.stdout)["steps"] == 24

@@ -24,6 +24,8 @@ from danseo.runs.locks import owned
 
 from .tiny import FakeAnalyser
 
+pytestmark = pytest.mark.lengthy
+
 ITEMS = shipped_items()[::10]
 
 

@@ -23,6 +23,8 @@ from danseo.sweeps.ray_cluster import check_address  # noqa: E402
 from danseo.sweeps.ray_executor import RayExecutor, pack, unpack  # noqa: E402
 from danseo.sweeps.space import Resources  # noqa: E402
 
+pytestmark = pytest.mark.lengthy
+
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.2"}
 
 

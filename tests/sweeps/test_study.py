@@ -16,6 +16,8 @@ from danseo.sweeps.space import read_sweep
 from danseo.sweeps.sweep import run_sweep
 from tests.tiny import read_split
 
+pytestmark = pytest.mark.lengthy
+
 
 def written(folder: Path, text: str) -> Path:
     path = folder / "study.toml"

@@ -249,6 +249,7 @@ def predictions(runs: Path) -> dict[str, bytes]:
     return {path.parts[-3]: path.read_bytes() for path in runs.glob("*/predictions/dev.jsonl")}
 
 
+@pytest.mark.lengthy
 def test_killed_workers_and_killed_sweeps_go_on_where_they_were(start, little, sample, tmp_path):
     pytest.importorskip("torch")
     from tests.tiny import tiny_encoder

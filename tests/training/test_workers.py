@@ -17,6 +17,8 @@ from danseo.recipes import configured  # noqa: E402
 from danseo.training.workers import Workers  # noqa: E402
 from tests.tiny import QUICK, read_split  # noqa: E402
 
+pytestmark = pytest.mark.lengthy
+
 # 121 examples in batches of 8: the last batch has one example, so that a process goes without.
 SETTINGS = {**QUICK, "limit": 121, "epochs": 6, "learning_rate": 2e-3, "evaluations": 1, "ema": 0.5}
 

@@ -11,6 +11,8 @@ pytest.importorskip("kiwipiepy")
 
 from tests.tiny import tiny_encoder
 
+pytestmark = pytest.mark.lengthy
+
 
 @pytest.fixture(scope="module")
 def encoder(sample, tmp_path_factory) -> Path:
