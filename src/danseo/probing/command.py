@@ -15,7 +15,7 @@ from danseo.models.encoder.facts import PACKAGES
 from danseo.probing.checkpoints import Checkpoint, Range, find_checkpoints, is_settled, shown_name
 from danseo.probing.items import ProbeItem, items_hash, read_items, shipped_items
 from danseo.probing.probe import ProbeOptions
-from danseo.probing.results import CURVE, Record, read_reference
+from danseo.probing.results import CURVE, Record, read_reference, tidy
 from danseo.probing.sweep import Sweep
 from danseo.probing.tables import comparison, comparison_table, result_tables, sweep_table
 from danseo.runs.locks import owned
@@ -82,6 +82,7 @@ def run_job(job: Job, quiet: bool = False) -> Outcome:
     folder = job.output or _home(job, waiting)
     check_writable(folder)
     with owned(folder, wait=job.wait, on_note=lambda line: None if quiet else say(line), inside=True):
+        tidy(folder)
         return _run(job, items, waiting, folder, quiet)
 
 

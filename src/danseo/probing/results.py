@@ -44,6 +44,13 @@ class Identity:
         return all(record.get(key) == value for key, value in vars(self).items())
 
 
+def tidy(folder: Path) -> None:
+    """Remove what a kill has left half-written of such files; the folder is the user's, and nothing else is touched."""
+    for name in (SUMMARY, TABLE, CURVE, f"*{_ENDING}"):
+        for draft in folder.glob(f".{name}.*.part"):
+            draft.unlink(missing_ok=True)
+
+
 def read_record(path: Path) -> Record | None:
     """A result file, or None where it is missing or unreadable."""
     try:
