@@ -178,6 +178,16 @@ def test_a_model_attends_as_before_when_it_has_answered(folders, sample, monkeyp
     assert model.source.model.config._attn_implementation == "sdpa"
 
 
+def test_states_lie_together_where_the_vocabulary_is_computed(folders, sample):
+    """Else a table that does not learn, as below adapters, is copied for every row."""
+    model, seen = prompted(folders["gemma3_text"], "ynat"), []
+    output = model.source.model.requires_grad_(False).get_output_embeddings()
+    output.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].is_contiguous()))
+    model.ask(read_split(sample, "ynat", "dev", 3))
+    assert seen
+    assert all(seen)
+
+
 def test_trees_share_beginnings():
     tree = Tree([[1, 2, 3], [1, 2, 4], [5]])
     assert tree.tokens == [1, 2, 3, 4, 5]

@@ -58,8 +58,11 @@ class Stream:
         return self._forward(ids, real.bool(), positions, keep)
 
     @torch.inference_mode()
-    def _forward(self, ids: Tensor, real: Tensor, positions: Tensor, keep: Any, seen: Tensor | None = None) -> Tensor:
-        """Compute new columns; seen says which of them see which, where that is not simply those before."""
+    def _forward(self, ids: Tensor, real: Tensor, positions: Tensor, keep: int, seen: Tensor | None = None) -> Tensor:
+        """Compute new columns; seen says which of them see which, where that is not simply those before.
+
+        Of states that do not lie together, a frozen table of the vocabulary is copied for every row.
+        """
         old = self.real.shape[1]
         self.real, self.positions = torch.cat([self.real, real], 1), torch.cat([self.positions, positions], 1)
         width = ids.shape[1]
@@ -75,7 +78,9 @@ class Stream:
             position_ids=positions.to(device),
             past_key_values=self.cache,
             use_cache=True,
-            logits_to_keep=keep,
+            logits_to_keep=torch.arange(
+                width - keep, width, device=device
+            ),  # as places: a slice would not lie together
         )
         logits: Tensor = found.logits
         return logits
