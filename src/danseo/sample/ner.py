@@ -179,7 +179,7 @@ _DEV_FRAMES = {
     ),
 }
 
-DEMO = {"epochs": 4, "batch_size": 16}
+DEMO = {"epochs": 3, "batch_size": 16}
 """How the demo trains the encoder in the box on it."""
 
 
