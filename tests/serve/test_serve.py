@@ -1,6 +1,5 @@
 """danseo serve, as clients meet it: real requests on loopback, many at a time, good and bad."""
 
-import asyncio
 import json
 import os
 import signal
@@ -20,7 +19,6 @@ import pytest
 import uvicorn
 
 from danseo.config import RunConfig
-from danseo.data.lines import Line
 from danseo.experiment import run_experiment
 from danseo.exports.format import Request
 from danseo.exports.table import export
@@ -29,7 +27,6 @@ from danseo.predict.opening import Opened, open_model
 from danseo.predict.records import schema
 from danseo.records import Prediction
 from danseo.serve.app import PAGES, Limits, make_app
-from danseo.serve.batching import Batcher
 from danseo.serve.command import is_loopback
 from danseo.tasks import TASKS
 from tests.tiny import quick_config, read_split, tiny_encoder
@@ -247,40 +244,6 @@ def test_a_taken_port_and_a_wrong_folder_are_one_line(danseo: Callable, sample: 
 )
 def test_what_is_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
-
-
-def in_batches(batcher: Batcher, lines: int) -> None:
-    """Ask for so many lines at the same time, one at a time each."""
-
-    async def ask_all() -> None:
-        await asyncio.gather(*(batcher.ask([Line(k, k, {})]) for k in range(lines)))
-
-    batcher.start()
-    asyncio.run(ask_all())
-    batcher.stop()
-
-
-def test_who_is_here_waits_for_who_was_here_lately() -> None:
-    sizes: list[int] = []
-    batcher = Batcher(lambda lines, _: sizes.append(len(lines)) or [{}] * len(lines))
-    batcher.company, batcher.patience = 7, 600.0
-    in_batches(batcher, 7)
-    assert sizes == [7]
-
-
-def test_nobody_waits_for_long_or_alone() -> None:
-    sizes: list[int] = []
-    batcher = Batcher(lambda lines, _: sizes.append(len(lines)) or [{}] * len(lines))
-    batcher.company, batcher.patience = 7, 0.001
-    in_batches(batcher, 3)
-    assert sum(sizes) == 3
-    assert batcher.company <= 3, "who has left is not expected again"
-    assert batcher.patience <= 0.02
-    sizes.clear()
-    alone = Batcher(lambda lines, _: sizes.append(len(lines)) or [{}] * len(lines))
-    alone.patience = 600.0
-    in_batches(alone, 1)
-    assert sizes == [1]
 
 
 def test_short_and_long_way_answer_the_same(server: Server) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from danseo.data.lines import Line
 
-_PATIENCE, _LONGEST_PATIENCE = 0.5, 0.02  # of the time that the last answers took; seconds
 Records = list[dict[str, Any]]
 Answer = Callable[[Sequence[Line], bool], Records]
 """Lines in, and whether anybody wants all that can be said of them; records out."""
@@ -44,10 +43,6 @@ class Batcher:
         """Lines that wait or are being answered."""
         self.speed = 50.0
         """Lines per second lately."""
-        self.company = 1
-        """The most lines that were held at once since the last were taken: as many may come again."""
-        self.patience = 0.0
-        """Seconds that those who are there wait for the others."""
         self.closing = False
         self.lock = threading.Condition()
         self.thread = threading.Thread(target=self._work, name="danseo-serve", daemon=True)
@@ -71,10 +66,8 @@ class Batcher:
             if self.closing or (self.held and self.held + len(lines) > self.room):
                 raise Busy(max(1, round(self.held / self.speed)))
             self.held += len(lines)
-            self.company = max(self.company, self.held)
             self.waiting.append(entry)
-            if len(self.waiting) == 1 or self._are_all_here():
-                self.lock.notify()
+            self.lock.notify()
         return await entry.future
 
     def _work(self) -> None:
@@ -86,18 +79,12 @@ class Batcher:
         with self.lock:
             while not self.waiting and not self.closing:
                 self.lock.wait()
-            self.lock.wait_for(self._are_all_here, self.patience)
-            self.company = self.held
             taken: list[Waiting] = []
             size = 0
             while self.waiting and (not taken or size + len(self.waiting[0].lines) <= self.most):
                 taken.append(self.waiting.popleft())
                 size += len(taken[-1].lines)
             return taken
-
-    def _are_all_here(self) -> bool:
-        """Whether it is enough for a batch, or as many as lately; between batches all that is held waits."""
-        return self.closing or self.held >= min(self.company, self.most)
 
     def _answer(self, batch: list[Waiting]) -> None:
         lines = [line for entry in batch for line in entry.lines]
@@ -109,9 +96,7 @@ class Batcher:
             outcome = error
         with self.lock:  # before anybody hears of it: whoever has an answer no longer waits
             self.held -= len(lines)
-            seconds = max(1e-6, time.perf_counter() - start)
-            self.speed = 0.5 * self.speed + 0.5 * len(lines) / seconds
-            self.patience = min(_LONGEST_PATIENCE, _PATIENCE * seconds)
+            self.speed = 0.5 * self.speed + 0.5 * len(lines) / max(1e-6, time.perf_counter() - start)
         _tell(batch, outcome)
 
 
