@@ -38,16 +38,20 @@ def splits_found(task: Task, root: Path) -> str:
 def describe_task(task: Task, root: Path) -> list[Table]:
     """One task: its files, metrics and labels."""
     facts: list[tuple[object, ...]] = [
-        ("name", f"{task.name} ({task.short})"),
+        ("name", task.name if task.own else f"{task.name} ({task.short})"),
         ("kind", task.kind),
         ("files", files_of(task)),
-        ("official rows", ", ".join(f"{split} {rows:,}" for split, rows in task.official_rows.items())),
+        *([] if task.own else [("official rows", _official(task))]),
         ("data", splits_found(task, root)),
         ("labels", ", ".join(task.labels) or "none"),
     ]
     metrics: list[tuple[object, ...]] = [(id_, text) for id_, text in task.metrics.items()]
     about = Table(task.title, ("what", "value"), facts, data_note([task], root))
     return [about, Table("metrics", ("id", "meaning"), metrics, "headline first")]
+
+
+def _official(task: Task) -> str:
+    return ", ".join(f"{split} {rows:,}" for split, rows in task.official_rows.items())
 
 
 def files_of(task: Task) -> str:

@@ -199,11 +199,11 @@ def _whole(block: Block) -> Block:
     return block
 
 
-def check_unique(guids: Sequence[str], path: Path) -> None:
+def check_unique(guids: Sequence[str], path: Path, remedy: str = "remove the repetition") -> None:
     """Refuse a file without examples, or one that uses a guid twice."""
     if not guids:
         raise DataError(f"{path} holds no examples; fetch it again")
     if len(set(guids)) < len(guids):
         seen: set[str] = set()
         twice = next(guid for guid in guids if guid in seen or seen.add(guid))  # type: ignore[func-returns-value]
-        raise DataError(f"{path}: guid {quote(twice)} occurs more than once; remove the repetition")
+        raise DataError(f"{path}: guid {quote(twice)} occurs more than once; {remedy}")

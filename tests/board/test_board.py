@@ -24,6 +24,7 @@ from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.recipes import configured  # noqa: E402
 from danseo.runs.index import read_record  # noqa: E402
+from danseo.runs.locks import Locks  # noqa: E402
 from danseo.runs.standing import StandingFile  # noqa: E402
 from danseo.serve.command import beside  # noqa: E402
 
@@ -174,11 +175,46 @@ def test_a_training_shows_how_far_it_is(board, folder):
     found = json.loads(board.ask("/live.json")[2])
     (one,) = found["running"]
     assert (one["percent"], one["left_seconds"], one["alive"], one["score"]) == (25.0, 15, True, 50.0)
-    assert found["sweeps"] == [{"sweep": "study", "states": {"done": 1, "running": 1}}]
+    assert found["sweeps"] == [{"sweep": "study", "states": {"done": 1, "stopped": 1}, "alive": False}]
     StandingFile(folder / "ynat--running").write(40, 40, 20.0)
     assert json.loads(board.ask("/live.json")[2])["running"][0]["percent"] == 100.0
     assert "Progress" in board.ask("/run/ynat--running")[2]
     StandingFile(folder / "ynat--running").write(40, 40, 20.0)
+
+
+def test_a_training_whose_process_is_gone_is_said_to_be(folder, tmp_path):
+    run = shutil.copytree(folder / "ynat--running", tmp_path / "ynat--running")
+    StandingFile(run).write(10, 40, 5.0)
+    lock = Locks(tmp_path).acquire(run.name)
+    snapshot = RunIndex(tmp_path).snapshot()
+    before = sorted(path for path in tmp_path.rglob("*"))
+    assert live(snapshot)["running"][0]["alive"]
+    lock.release()
+    assert not live(snapshot)["running"][0]["alive"]
+    assert {path.name for path in tmp_path.rglob("*")} - {path.name for path in before} == {"2"}  # of the release
+
+
+def test_a_masked_model_in_training_shows_how_far_it_is(tmp_path):
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "pretrain.toml").write_text("")
+    (tmp_path / "small" / "log.jsonl").write_text('{"step": 10, "loss": 7.5}\n')
+    StandingFile(tmp_path / "small").write(10, 40, 5.0)
+    (one,) = live(RunIndex(tmp_path).snapshot())["running"]
+    assert (one["run"], one["page"], one["percent"], one["loss"]) == ("small", "masked", 25.0, 7.5)
+
+
+def test_who_asks_after_a_while_sees_what_is_there_now(folder, tmp_path, monkeypatch):
+    index = RunIndex(tmp_path)
+    index.snapshot()
+    shutil.copytree(next(folder.glob("ynat--linear*")), tmp_path / "ynat--late")
+    monkeypatch.setattr("danseo.board.index._PAUSE", 0.0)
+    monkeypatch.setattr("danseo.board.index._OLD", 0.0)
+    assert "run/ynat--late" in index.snapshot().by_key
+
+
+def test_a_page_says_which_runs_it_was_made_of(folder, sample):
+    site = Site(RunIndex(folder, str(sample)))
+    assert f'data-seen="{site.index.snapshot().version}"' in site.html("runs", {})
 
 
 def test_a_training_that_is_silent_is_said_to_be(folder):

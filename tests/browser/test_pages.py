@@ -215,6 +215,21 @@ def test_progress_moves_and_a_finished_run_comes(tab, board, runs):
     assert json.loads(tab.request.get(f"{board}/live.json").text())["running"] == []
 
 
+def test_a_page_of_what_was_there_before_renews_itself(tab, board):
+    def older(route):
+        answer = route.fetch()
+        text = answer.text()
+        assert text.count('data-seen="') == 1
+        route.fulfill(
+            response=answer, body=text.replace('data-seen="', 'data-seen="older-').replace(" runs.", " gone.")
+        )
+
+    tab.route(f"{board}/runs", older, times=1)
+    tab.goto(f"{board}/runs")
+    told = "() => document.querySelector('.lead').textContent.endsWith(' runs.')"
+    tab.wait_for_function(told, timeout=PATIENCE)
+
+
 def test_two_runs_are_chosen_and_compared(tab, board):
     tab.goto(f"{board}/compare")
     tab.select_option("select[name=task]", "ynat")

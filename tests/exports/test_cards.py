@@ -18,11 +18,11 @@ from danseo.tasks import TASKS
 from tests.showing import _own_task
 
 
-def test_a_card_says_what_was_measured(run, tmp_path):
-    export("card", Request(str(run), str(tmp_path / "card")))
+def test_a_card_says_what_was_measured(real, tmp_path):
+    export("card", Request(str(real), str(tmp_path / "card")))
     head, body = (tmp_path / "card" / "README.md").read_text().split("---\n")[1:3]
     facts = yaml.safe_load(head)
-    scores = json.loads((run / "scores.json").read_text())
+    scores = json.loads((real / "scores.json").read_text())
     assert facts["datasets"] == ["klue/klue"]
     assert facts["pipeline_tag"] == "text-classification"
     (report, dev) = facts["model-index"][0]["results"]
@@ -34,6 +34,22 @@ def test_a_card_says_what_was_measured(run, tmp_path):
     assert "CC BY-SA 4.0" in body
     assert "select half" in body
     assert headline["id"] in body
+    assert "140 of 9,107 examples of dev" in body
+
+
+def test_a_score_on_the_sample_is_not_said_to_be_one_on_klue(run, tmp_path):
+    export("card", Request(str(run), str(tmp_path / "card")))
+    head, body = (tmp_path / "card" / "README.md").read_text().split("---\n")[1:3]
+    facts = yaml.safe_load(head)
+    assert "datasets" not in facts
+    assert facts["tags"] == ["danseo"]
+    assert {each["dataset"]["type"] for each in facts["model-index"][0]["results"]} == {"danseo-sample"}
+    assert "**Nothing here is a score on KLUE**" in body
+    assert not (tmp_path / "card" / ".eval_results").exists()
+    export("lm-eval", Request(str(run), str(tmp_path / "r.json")))
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert list(document["results"]) == ["sample_ynat"]
+    assert document["configs"]["sample_ynat"]["dataset_path"] == "danseo-sample"
 
 
 def test_a_card_is_called_as_its_run_and_shows_how_to_ask(run, tmp_path):
@@ -62,10 +78,10 @@ def test_a_task_of_ones_own_is_not_said_to_be_of_klue(sample, tmp_path):
     assert not (tmp_path / "card" / ".eval_results").exists()
 
 
-def test_the_newer_results_are_what_the_hub_reads(run, tmp_path):
+def test_the_newer_results_are_what_the_hub_reads(real, tmp_path):
     from huggingface_hub import parse_eval_result_entries
 
-    export("card", Request(str(run), str(tmp_path / "card")))
+    export("card", Request(str(real), str(tmp_path / "card")))
     entries = parse_eval_result_entries(yaml.safe_load((tmp_path / "card" / ".eval_results" / "ynat.yaml").read_text()))
     assert [entry.task_id for entry in entries] == ["ynat/macro_f1@official-1"] * 2
     assert {entry.dataset_id for entry in entries} == {"klue/klue"}
@@ -129,8 +145,8 @@ def hub(monkeypatch):
     server.server_close()
 
 
-def test_what_is_uploaded_can_be_used_again(run, hub, tmp_path):
-    made = export("hub", Request(str(run), "me/mine", options={"private": True}))
+def test_what_is_uploaded_can_be_used_again(real, hub, tmp_path):
+    made = export("hub", Request(str(real), "me/mine", options={"private": True}))
     assert made["out"] == "me/mine"
     assert hub.created.get("visibility") == "private" or hub.created.get("private") is True
     assert {"README.md", ".eval_results/ynat.yaml", "config.toml", "scores.json", "model/linear.npz"} <= set(hub.files)
@@ -140,7 +156,7 @@ def test_what_is_uploaded_can_be_used_again(run, hub, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     (tmp_path / "lines.txt").write_text("새 공장 착공\n")
-    for folder, out in ((tmp_path / "run", "here.jsonl"), (run, "there.jsonl")):
+    for folder, out in ((tmp_path / "run", "here.jsonl"), (real, "there.jsonl")):
         predict_lines(folder, str(tmp_path / "lines.txt"), tmp_path / out)
     assert (tmp_path / "here.jsonl").read_text() == (tmp_path / "there.jsonl").read_text()
 
@@ -162,10 +178,10 @@ def test_a_repository_has_an_owner_and_a_name(run, name):
         export("hub", Request(str(run), name))
 
 
-def test_results_as_lm_eval_writes_them(run, tmp_path):
-    export("lm-eval", Request(str(run), str(tmp_path / "r.json")))
+def test_results_as_lm_eval_writes_them(real, tmp_path):
+    export("lm-eval", Request(str(real), str(tmp_path / "r.json")))
     document = json.loads((tmp_path / "r.json").read_text())
-    scores = json.loads((run / "scores.json").read_text())["scores"]["report"]
+    scores = json.loads((real / "scores.json").read_text())["scores"]["report"]
     values = document["results"]["klue_ynat"]
     assert values["macro_f1@official-1,none"] == pytest.approx(scores[0]["value"] / 100)
     assert values["macro_f1@official-1_stderr,none"] == "N/A"

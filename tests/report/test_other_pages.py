@@ -3,19 +3,25 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from danseo.errors import DanseoError
 from danseo.plots.figures import Forest
-from danseo.plots.svg import draw
+from danseo.plots.svg import draw, text_width, ticks
 from danseo.report.collect import collect
 from danseo.report.comparing import compare_task
 from danseo.report.html import parts_of
+from danseo.report.journals import sweep_states
+from danseo.report.making import write_report
 from danseo.report.others import other_links, other_pages
 from danseo.report.overview import overview_page
-from danseo.report.searches import sweep_states
 from danseo.report.task_page import task_page
+from danseo.runs.layouts.klue import best_variant
+from danseo.runs.layouts.variants import label_variants, shown_traits
+from danseo.runs.locks import Locks
 from tests.showing import EVIL
 
 REPLIES = {
@@ -87,7 +93,7 @@ def test_settings_are_shown_by_what_their_runs_score(folder, sample):
 def test_studies_searches_and_sweeps_have_a_page(folder, sample):
     page = next(page for page in other_pages([folder], str(sample)) if page.key == "sweeps")
     found = sections(page)
-    assert list(found) == ["Study rates", "Search rates", "Runs of sweeps by state"]
+    assert list(found) == ["Study rates", "Search rates", "Runs of sweeps by state", "Sweep rates"]
     figure, table = found["Study rates"]
     assert [row[0] for row in figure.table.rows] == ["hot", "hotter"]
     assert [row[-1] for row in table.table.rows] == ["2", "2", "2"]
@@ -110,9 +116,103 @@ def test_pre_training_and_probes_have_a_page(folder):
         "held-out words found": [(10, 25.0), (20, 50.0)],
         "strict@1": [(10, 10.0), (20, 20.0)],
     }
-    assert found["Probes in probed"][0].figure.curves[0].points == [(10, 10.0), (20, 20.0)]
-    assert other_links([folder]) == [("sweeps", "Sweeps"), ("masked", "Pre-training")]
+    assert found["Probes in masked/probed"][0].figure.curves[0].points == [(10, 10.0), (20, 20.0)]
+    assert other_links([folder]) == [("sweeps", "Sweeps"), ("masked", "Masked LMs")]
     assert other_links([folder / "search"]) == [("sweeps", "Sweeps")]
+
+
+def test_the_first_fold_is_named_as_the_others_are(folder, sample):
+    records = collect([folder], str(sample)).records[:3]
+    folds = [replace(record, settings={**record.settings, "folds": 5, "fold": k}) for k, record in enumerate(records)]
+    assert all(f"fold={k}" in label for k, label in enumerate(label_variants([*folds, *records], brief=True)[:3]))
+
+
+def test_a_fold_is_no_variant_beside_whole_runs(folder, sample):
+    records = collect([folder], str(sample)).records[:2]
+    scored = {"select_score": 99.0}  # on examples of train
+    fold = replace(records[0], settings={**records[0].settings, "folds": 5}, scores={**records[0].scores, **scored})
+    assert best_variant([fold, records[1]]) == [records[1]]
+    assert best_variant([fold]) == [fold]
+
+
+def test_what_was_never_trained_has_no_rate(folder, sample):
+    record = collect([folder], str(sample)).records[0]
+    asked = replace(record, settings={**record.settings, "kind": "prompt"})
+    assert shown_traits(record, ["train.learning_rate"]) == [0.1]
+    assert shown_traits(asked, ["train.learning_rate", "train.epochs", "limit"])[:2] == [None, None]
+
+
+def test_why_a_run_ended_is_said_once(folder, sample):
+    record = collect([folder], str(sample)).records[0]
+    told = [
+        replace(record, status=s, note=n).standing for s, n in (("pruned", "pruned at step 2"), ("failed", "no room"))
+    ]
+    assert told == ["pruned at step 2", "failed: no room"]
+    assert record.standing == "done"
+
+
+def test_nothing_is_below_none_and_meanings_stay_in_the_figure():
+    assert ticks(0.0, 0.0)[0] == 0.0
+    names = ["a name that is as long as names of models are, or longer"]
+    figure = Forest(names, [(1.0, 2.0, 3.0)], "x", references=[("most frequent answer", [1.0]), ("w" * 40, [2.0])])
+    places = [float(x) for x in re.findall(r'<text x="([0-9.]+)" y="16"', draw(figure, "t"))]
+    assert places[-1] + text_width("w" * 40, 11.5) <= 720
+
+
+def test_trainings_are_listed_with_their_best(folder):
+    (page,) = (page for page in other_pages([folder]) if page.key == "masked")
+    (block,) = sections(page)["Trainings"]
+    told = dict(zip(block.table.columns, block.table.rows[0], strict=True))
+    assert (told["training"], told["state"], told["steps"]) == ("masked", "unfinished", 20)
+    assert (told["least held-out loss"], told["at step"], told["words found there, %"]) == (3.5, 20, 50.0)
+
+
+def test_a_folder_without_runs_is_told_of_all_the_same(folder, tmp_path):
+    shutil.copytree(folder / "masked", tmp_path / "masked")
+    (tmp_path / "masked" / "result.json").write_text('{"steps": 20}')
+    assert other_links([tmp_path]) == [("masked", "Masked LMs")]  # the result of a training is no search
+    told = write_report([tmp_path], tmp_path / "r.html")
+    assert told["runs"] == 0
+    assert "Overview" not in (tmp_path / "r.html").read_text()
+    shutil.rmtree(tmp_path / "masked")
+    with pytest.raises(DanseoError, match="no runs"):
+        write_report([tmp_path], tmp_path / "r.html")
+
+
+def test_what_a_search_left_beside_its_trials_is_found_once(folder, tmp_path):
+    (tmp_path / "rates.tune.json").write_text(json.dumps(TRIALS))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "result.json").write_text(json.dumps(TRIALS))
+    (page,) = other_pages([tmp_path])
+    assert [section.title for section in page.sections] == ["Search rates"]
+    assert other_links([tmp_path]) == [("sweeps", "Sweeps")]
+
+
+def test_a_sweep_shows_its_queue_and_whom_a_kill_stopped(folder, sample, tmp_path):
+    runs = shutil.copytree(folder, tmp_path / "runs")
+    names = sorted(path.name for path in runs.glob("ynat--enc*"))
+    lock = Locks(runs).acquire(names[2])
+    states = {names[0]: "done", names[1]: "failed", names[2]: "running", "gone": "running", "../x": "running"}
+    lines = [{"run": name, "state": "queued"} for name in (*states, "waits")]
+    lines += [
+        {"run": name, "state": state, "time": 5.0, "error": "why" * (state == "failed")}
+        for name, state in states.items()
+    ]
+    journal = runs / "rates.sweep.jsonl"
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sweep_states(journal) == {"done": 1, "failed": 1, "running": 1, "stopped": 2, "queued": 1}
+    assert sweep_states(journal, now=20.0)["running"] == 3  # they may not have got their locks yet
+    lock.release()
+    assert sweep_states(journal)["stopped"] == 3
+    assert sweep_states(journal, now=20.0)["running"] == 2  # one had its lock, and is gone
+    collection = collect([runs], str(sample))
+    (page,) = (page for page in other_pages([runs], str(sample), collection) if page.key == "sweeps")
+    (block,) = sections(page)["Sweep rates"]
+    rows = [dict(zip(block.table.columns, row, strict=True)) for row in block.table.rows]
+    assert [row["state"] for row in rows[-2:]] == ["done", "failed"]
+    assert rows[-2]["score"] is not None
+    assert rows[-1]["why"] == "why"
+    assert block.row_links[-2] == {rows[-2]["run"]: collection.keys[str(runs / names[0])]}
 
 
 def test_a_folder_of_runs_alone_has_no_other_pages(runs, sample):
@@ -120,7 +220,14 @@ def test_a_folder_of_runs_alone_has_no_other_pages(runs, sample):
     assert other_links([runs]) == []
 
 
-def test_the_first_page_says_what_is_best_and_what_beats_nothing(runs, sample):
+def test_scores_on_the_sample_are_not_shown_beside_published_ones(runs, sample):
+    page = overview_page(collect([runs], str(sample)), {})
+    assert "answered the built-in sample, made-up text: these are no scores on KLUE." in page.lead
+    assert [name for name, _ in sections(page)["Best per task"][0].figure.references] == ["most frequent answer"]
+
+
+def test_the_first_page_says_what_is_best_and_what_beats_nothing(runs, sample, monkeypatch):
+    monkeypatch.setattr("danseo.report.overview.is_of_sample", lambda record: False)
     page = overview_page(collect([runs], str(sample)), {})
     assert f"Best so far: {EVIL} in TC." in page.lead
     assert "majority" not in page.lead

@@ -319,3 +319,10 @@ def test_an_ensemble_of_models_of_the_same_name_tells_them_apart(tmp_path):
     members = [Member(run.path.name, run.path, [], None, "0", read_record(run)) for run in runs]
     assert member_models(members) == "a/x + b/x"
     assert member_models(members[:1]) == "x"
+
+
+def test_the_same_weights_with_a_head_and_as_a_writer_are_two_models(tmp_path):
+    for number, model in enumerate(("/somewhere/gemma", "llm:/somewhere/gemma")):
+        run = finished(tmp_path, str(number), "ner", ner(10, 90), model=model)
+        noted(run, model={"sha256": "0123456789abcdef"})
+    assert [row["model"] for row in groups(tmp_path)] == ["gemma", "llm:gemma"]

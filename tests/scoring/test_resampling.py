@@ -186,6 +186,16 @@ def test_ties_that_follow_the_ranking_take_the_fewest_letters():
     assert list(tie_groups(list(names), tied).values()) == ["a", "a", "ab", "b", "c", "cd", "cd", "d"]
 
 
+@pytest.mark.parametrize("middle", [3.0, 5.2, 9.0])
+def test_an_interval_holds_its_score_even_where_all_resamples_lie_on_one_side(middle):
+    resampled = np.linspace(middle - 1, middle + 1, 1001)
+    low, high = interval(resampled, 5.0, [mean([1.0, 0.0])], np.arange(2))
+    assert low < 5.0 < high
+    assert high - low == pytest.approx(1.9, abs=0.2)
+    low, _ = interval(resampled, 0.5, [mean([1.0, 0.0])], np.arange(2))
+    assert low == 0.0, "no share is below 0"
+
+
 def test_undefined_scores_have_no_interval():
     low, high = interval(np.full(10, math.nan), math.nan, [mean([1.0])], np.arange(1))
     assert math.isnan(low)

@@ -57,6 +57,8 @@ def test_slots_are_a_queue_and_the_longest_goes_first(driver, planner, points):
     lines = [json.loads(line) for line in (planner.runs / "test.sweep.jsonl").read_text().splitlines()]
     started = [line["run"] for line in lines if line["state"] == "running"]
     assert started[0] == long.name
+    assert [line["run"] for line in lines[:4]] == [point.name for point in (*short, long)]
+    assert {line["state"] for line in lines[:4]} == {"queued"}  # who watches sees the queue
     ended = {line["run"]: line["time"] for line in lines if line["state"] == "done"}
     begun = {line["run"]: line["time"] for line in lines if line["state"] == "running"}
     # In waves of two, the second short one would have waited for the long one.

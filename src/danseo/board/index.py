@@ -19,6 +19,7 @@ _SHOWN = (*_READ, "log.jsonl", STANDING, "predictions/dev.jsonl", "predictions/d
 _FIRST = frozenset(name.split("/")[0] for name in _SHOWN)
 _DEEPER = tuple(name for name in _SHOWN if "/" in name)
 _PAUSE = 2.0  # seconds between two looks at the folder
+_OLD = 20.0  # seconds after which nobody is shown what was seen last
 _DEEPEST = 5
 
 
@@ -52,8 +53,8 @@ class RunIndex:
             raise DanseoError(f"{self.root} is not a folder of runs; `danseo train` makes them in runs/")
 
     def snapshot(self) -> Snapshot:
-        """What is there; only the first who asks waits, later ones get what was seen last while a thread looks."""
-        if self._snapshot is None:
+        """What is there; who asks first, or after a while, waits; others get what was seen while a thread looks."""
+        if self._snapshot is None or time.monotonic() - self._looked >= _OLD:
             return self.refresh()
         if time.monotonic() - self._looked >= _PAUSE and not self._lock.locked():
             threading.Thread(target=self.refresh, daemon=True).start()

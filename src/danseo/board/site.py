@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from danseo.board.index import RunIndex, Snapshot
-from danseo.board.live import training
+from danseo.board.live import progress_table, training
 from danseo.display.table import Table, shown_interval
 from danseo.report.blocks import Block, ExamplesBlock, NoteBlock, Page, Section, TableBlock
 from danseo.report.comparing import Compared, compare_task
@@ -80,6 +80,7 @@ class Site:
             .get_template("board.html")
             .render(
                 page=page,
+                seen=snapshot.version,
                 href=self.href,
                 nav=nav,
                 form=self._form(snapshot, page, query),
@@ -111,7 +112,7 @@ class Site:
         if key == "compare":
             return compare_page(snapshot, query)
         if key in OTHERS:
-            pages = other_pages(collection.folders, collection.data_dir)
+            pages = other_pages(collection.folders, collection.data_dir, collection)
             return next((page for page in pages if page.key == key), None)
         if kind == "task" and (task := next((each for each in collection.tasks() if each.name == name), None)):
             return task_page(collection, task, self._compared(snapshot, task), _EXAMPLES)
@@ -132,15 +133,9 @@ class Site:
         facts = training(snapshot, record, time.time())
         if not facts:
             return page
-        rows: list[tuple[object, ...]] = [
-            (name.replace("_", " "), value) for name, value in facts.items() if name not in ("run", "page")
-        ]
-        return Page(
-            page.key,
-            page.title,
-            page.lead,
-            [Section("Progress", [TableBlock(Table("progress", ("what", "value"), rows))]), *page.sections],
-        )
+        table = progress_table(facts)
+        rest = [each for each in page.sections if each.title != "Scores"]  # there are none yet
+        return Page(page.key, page.title, page.lead, [Section("Progress", [TableBlock(table)]), *rest])
 
     def _form(self, snapshot: Snapshot, page: Page, query: Query) -> dict[str, Any] | None:
         """What a page can be asked for."""
@@ -214,9 +209,8 @@ def runs_page(snapshot: Snapshot, query: Query) -> Page:
 def _row(name: str, record: Record) -> tuple[object, ...]:
     score = record.score()
     interval = shown_interval(*score["interval"]) if score and score["interval"] else None
-    status = f"{record.status}: {record.note}" if record.note else record.status
     value, seconds = (score["value"] if score else None), record.surroundings.get("seconds")
-    return name, record.task, value, interval, protocol(record), seconds, status
+    return name, record.task, value, interval, protocol(record), seconds, record.standing
 
 
 def compare_page(snapshot: Snapshot, query: Query) -> Page:

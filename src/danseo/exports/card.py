@@ -9,6 +9,7 @@ from danseo.errors import DanseoError
 from danseo.exports.format import Format, Request
 from danseo.files import write_atomically
 from danseo.runs.index import Record
+from danseo.runs.origin import dataset_of, is_of_sample, part_of_dev
 from danseo.settings.declaring import flat
 from danseo.tasks.task import Task
 
@@ -45,13 +46,16 @@ def card_files(record: Record, repository: str | None = None) -> dict[str, str]:
     """Name -> text of what belongs to the card; without a repository the model is called as its run."""
     repository = repository or f"OWNER/{_plain(record.run.path.name).replace(' ', '-')}"
     readme = {"README.md": f"---\n{_yaml(metadata(record, repository))}---\n\n{_body(record, repository)}"}
-    if record.run.task.own:
+    if dataset_of(record) != DATASET:
         return readme  # the Hub's results are for datasets of the Hub
     return {**readme, f"{RESULTS}/{record.task}.yaml": _yaml(eval_results(record))}
 
 
-def _named(task: Task) -> str:
-    """KLUE NER; a user's own task by its name."""
+def _named(record: Record) -> str:
+    """KLUE NER; a user's own task by its name, and the built-in sample as what it is."""
+    task = record.run.task
+    if is_of_sample(record):
+        return f"{task.short} on the built-in sample of danseo"
     return task.name if task.own else f"KLUE {task.short}"
 
 
@@ -59,11 +63,12 @@ def metadata(record: Record, repository: str) -> dict[str, Any]:
     """What the Hub reads at the head of the card, model-index included."""
     task = record.run.task
     base = record.model_path if re.fullmatch(r"[\w.-]+/[\w.-]+", record.model_path) else None
-    pipeline, own = _PIPELINES.get(task.kind), task.name if task.own else ""
+    pipeline, dataset = _PIPELINES.get(task.kind), dataset_of(record)
+    is_klue = dataset == DATASET
     results = [
         {
             "task": {"type": pipeline or task.kind, "name": task.title},
-            "dataset": {"type": own or DATASET, "name": _named(task), "config": task.name, "split": "validation"},
+            "dataset": {"type": dataset, "name": _named(record), "config": task.name, "split": "validation"},
             "metrics": [
                 {"type": s["id"], "name": f"{s['id']} on {_PARTS[split]}", "value": s["value"], **_interval(s)}
                 for s in listed
@@ -75,8 +80,8 @@ def metadata(record: Record, repository: str) -> dict[str, Any]:
     return {
         "language": ["ko"],
         "library_name": "transformers" if (record.run.path / "model" / "config.json").is_file() else "danseo",
-        "tags": ["danseo", *(() if own else ("klue", f"klue-{task.name}"))],
-        **({} if own else {"datasets": [DATASET]}),
+        "tags": ["danseo", *(("klue", f"klue-{task.name}") if is_klue else ())],
+        **({"datasets": [DATASET]} if is_klue else {}),
         **({"base_model": base} if base else {}),
         **({"pipeline_tag": pipeline} if pipeline else {}),
         "model-index": [{"name": repository.split("/")[-1], "results": results}],
@@ -128,22 +133,33 @@ def _body(record: Record, repository: str) -> str:
     return "\n".join(
         [
             f"# {_plain(repository.split('/')[-1])}\n",
-            f"A model for {_plain(_named(task))} ({_plain(task.title)}), made and scored with danseo "
+            f"A model for {_plain(_named(record))} ({_plain(task.title)}), made and scored with danseo "
             f"{_plain(record.surroundings.get('danseo', ''))}; it started from `{_plain(record.model)}`.\n",
             "## Use\n",
             _usage(task, repository),
             "## Scores\n",
             "From 0 to 100, with 95 % bootstrap intervals over examples. "
-            f"{'These' if task.own else 'KLUE has no public test labels: these'} are scores on its dev set, and the "
-            f"checkpoint was picked on {picked}. Ids name definitions of metrics.\n",
+            f"{_measured_on(record)}, and the checkpoint was picked on {picked}. Ids name definitions of metrics.\n",
             *tables,
             "## Settings that differ from danseo's defaults\n",
             _settings(record),
             "## Data\n",
-            ("" if task.own else _LICENCE) + "The files:\n",
+            (_LICENCE if dataset_of(record) == DATASET else "") + "The files:\n",
             hashes + "\n",
         ]
     )
+
+
+def _measured_on(record: Record) -> str:
+    """Which examples the scores are from, as a sentence begins."""
+    if is_of_sample(record):
+        return (
+            "**Nothing here is a score on KLUE**: the model learned from and answered the built-in sample of danseo, "
+            "made-up text in KLUE's formats. These are scores on its dev set"
+        )
+    part = f" ({part})" if (part := part_of_dev(record)) else ""
+    whose = "These" if record.run.task.own else "KLUE has no public test labels: these"
+    return f"{whose} are scores on its dev set{part}"
 
 
 def _usage(task: Task, repository: str) -> str:

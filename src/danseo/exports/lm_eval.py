@@ -6,13 +6,15 @@ from typing import Any
 from danseo.exports.format import Format, Request
 from danseo.files import write_atomically
 from danseo.runs.index import Record
+from danseo.runs.origin import dataset_of
 
 
 def results(record: Record) -> dict[str, Any]:
     """The document; values go from 0 to 1 there, and errors that were not measured are N/A."""
     split = record.scores["reported_on"]
     listed = [s for s in record.scores["scores"][split] if s["value"] is not None]
-    name = f"klue_{record.task}"
+    dataset = dataset_of(record)
+    name = f"{'klue' if dataset == 'klue/klue' else 'own' if record.run.task.own else 'sample'}_{record.task}"
     values: dict[str, Any] = {"alias": name}
     for score in listed:
         key = score["id"].split("/", 1)[1]
@@ -27,7 +29,7 @@ def results(record: Record) -> dict[str, Any]:
         "configs": {
             name: {
                 "task": name,
-                "dataset_path": "klue/klue",
+                "dataset_path": dataset,
                 "dataset_name": record.task,
                 "metadata": _protocol(record),
             }

@@ -207,6 +207,8 @@ def _draw_dots(axes: "Axes", panel: Dots) -> None:
     axes.axvline(panel.neutral, color="0.5", linewidth=1)
     axes.errorbar(values, range(len(values)), xerr=[left, right], fmt="o", color=COLOURS[0], capsize=3)
     axes.set_xscale("log", base=2)
+    least, most = axes.get_xlim()
+    axes.set_xlim(min(least, panel.neutral / 2.1), max(most, panel.neutral * 2.1))  # a tick on either side, or more
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     _name_rows(axes, panel.names)

@@ -12,7 +12,7 @@ from danseo.plots.figures import Chart, Curve, Figure, Forest, Grid
 _WIDTH, _ROW, _LETTER = 720, 24, 12.5
 _HEIGHT = 260  # of a chart
 _COLOURS = 6
-_CHART_LETTERS = 24  # of a name in a legend
+_CHART_LETTERS = 40  # of a name in a legend
 _CELL = 54.0
 
 
@@ -54,7 +54,7 @@ def shortened(text: str, letters: int) -> str:
 def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
     """Round numbers that cover a range, whole ones where asked; a range that is hardly one becomes wider."""
     if high - low <= 1e-6 * max(abs(low), abs(high), 1.0):
-        low, high = low - 0.5, high + 0.5
+        low, high = (0.0, 1.0) if low == 0 else (low - 0.5, high + 0.5)  # nothing is below none
     span = high - low
     step = 10 ** floor(log10(span / count))
     step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= count)
@@ -116,7 +116,7 @@ def _forest(figure: Forest) -> tuple[float, float, list[str]]:
         parts.append(f'<circle class="dot c0" cx="{at(value):.1f}" cy="{y:.1f}" r="4.5"/>')
         parts.append(_text(_WIDTH - 4, y + 4, f"{value:.2f}", "end", "number"))
     parts.append(_text((left + _WIDTH) / 2, bottom + 31, figure.x_label, "middle", "small muted"))
-    parts += _meanings(figure.references, left + 8)
+    parts += _meanings(figure.references, left + 8, _WIDTH)
     return _WIDTH, bottom + 38, parts
 
 
@@ -131,8 +131,9 @@ def _reference(number: int, value: float | None, at: Callable[[float], float], y
         yield f'<path class="diamond" d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z"/>'
 
 
-def _meanings(references: Sequence[tuple[str, Sequence[float | None]]], x: float) -> Iterator[str]:
-    """What the marks mean, in a line above the rows."""
+def _meanings(references: Sequence[tuple[str, Sequence[float | None]]], x: float, end: float) -> Iterator[str]:
+    """What the marks mean, in a line above the rows that begins where it ends in time."""
+    x = max(8.0, min(x, end - sum(32 + text_width(name, 11.5) for name, _ in references)))
     for number, (name, _) in enumerate(references):
         yield from _reference(number, x, float, 12)
         yield _text(x + 9, 16, name, "start", "small muted")

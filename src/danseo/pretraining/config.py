@@ -1,18 +1,16 @@
 """Every setting of `danseo pretrain` and `danseo coref`, declared as those of a run are."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal
 
 from danseo.config import SEEDS, TrainConfig
 from danseo.settings.declaring import later, later_section, setting
+from danseo.training.settings import FitSettings
 
-# What fine-tuning needs and masked training has no use for.
-_WITHOUT = {
-    "without": tuple(
-        "evaluations monitor class_weights outside_weight label_smoothing select_on loss gamma balance margin "
-        "margin_scale tau rdrop fgm awp hard_negatives".split()
-    )
-}
+_LABELS = "evaluations monitor select_on halves example_weights augment fgm awp"
+_OF_FITTING = {each.name for each in fields(FitSettings)} - set(_LABELS.split())
+_WITHOUT = {"without": tuple(each.name for each in fields(TrainConfig) if each.name not in _OF_FITTING)}
+"""What only labelled examples or another family have a use for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from danseo.config import TrainConfig
 from danseo.models.masked.kind import MaskedKind, MaskedNetwork, held_out_scores
 from danseo.pretraining.schedule import Schedule
 from danseo.runs.directory import Run
+from danseo.runs.standing import StandingFile
 from danseo.training.features import Features, Outputs
 from danseo.training.fit import Fitting, Progress, Watcher, load_weights, weights_of
 from danseo.training.loop import Engine, Step, outputs_of, train_steps
@@ -100,7 +101,22 @@ class MaskedFit:
             fitting.noted = {**scores, **on_evaluated(step, step / schedule.steps_per_epoch, scores)}
             return self.kind.quality(scores, step)
 
-        return fitting.run_to_end(evaluate, watcher)
+        return fitting.run_to_end(evaluate, Standings(watcher, self.run) if self.workers.is_first else watcher)
+
+
+class Standings:
+    """Passes on how a fitting goes, and keeps it where whoever watches from another process finds it."""
+
+    def __init__(self, watcher: Watcher, run: Run) -> None:
+        self.watcher, self.file = watcher, StandingFile(run.path)
+
+    def step(self, step: Step, progress: Progress) -> None:
+        self.watcher.step(step, progress)
+        self.file.write(step.number, step.total, progress.seconds)
+
+    def evaluated(self, step: Step, progress: Progress, score: float | None) -> None:
+        self.watcher.evaluated(step, progress, score)
+        self.file.write(step.number, step.total, progress.seconds)
 
 
 def _lengths(rows: Any) -> Any:

@@ -144,6 +144,4 @@ def collect(paths: Sequence[Path], data_dir: str | None) -> Collection:
         records = [read_record(Run(path))] if (path / "config.toml").is_file() else find_runs(path)
         found |= {str(record.run.path): record for record in records}
     records = sorted(found.values(), key=lambda record: in_order(str(record.run.path)))
-    if not records:
-        raise DanseoError(f"no runs in {', '.join(map(str, paths))}; `danseo train` makes them")
     return Collection(records, data_dir, [path for path in paths if not (path / "config.toml").is_file()])

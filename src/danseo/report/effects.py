@@ -12,7 +12,7 @@ from danseo.runs.layouts.variants import key_of, short_setting, shown_traits, va
 from danseo.tasks.task import Task
 
 _FEWEST = 3  # variants of a model; two are told by the table of scores
-_NOT = ("data",)
+_NOT = ("data", "fold")  # neither is chosen
 
 
 def effects(collection: Collection, task: Task, done: Sequence[Record]) -> list[Block]:
@@ -50,10 +50,16 @@ def _of_model(task: Task, records: Sequence[Record]) -> list[Block]:
     return [FigureBlock(f"{records[0].model}: settings", Forest(names, values, task.headline), table, caption)]
 
 
+def _shown(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def _by_value(records: Sequence[Record], name: str) -> list[tuple[str, list[float]]]:
     """The scores of the runs by the value of a setting, best mean first; none where all have the same."""
     groups: dict[str, list[float]] = {}
     for record in records:
         value, score = shown_traits(record, [name])[0], record.score() or {}
-        groups.setdefault("–" if value is None else str(value), []).append(float(score["value"]))
+        groups.setdefault(_shown(value), []).append(float(score["value"]))
     return sorted(groups.items(), key=lambda pair: -mean(pair[1])) if len(groups) > 1 else []

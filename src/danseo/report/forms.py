@@ -10,6 +10,7 @@ from danseo.plots.figures import Arcs
 from danseo.records import Prediction
 from danseo.tasks.task import Task
 
+_REPLY = 400  # characters of a reply
 _AROUND = 160  # characters of a passage on either side of what is marked
 
 
@@ -76,6 +77,15 @@ def show(answered: Answered) -> Shown:
     return makers[answered.task.kind](answered)
 
 
+def show_reply(task: Task, example: Any, text: str, problems: Sequence[str]) -> Shown:
+    """What was asked about, and a reply of which no answer could be read."""
+    asked = show(Answered(task, example, {}))
+    said = Piece(text if len(text) <= _REPLY else f"{text[:_REPLY]} …") if text.strip() else Piece("(nothing)")
+    told = [problem.replace("_", " ") for problem in problems]
+    lines = (*asked.lines, Line("reply", (Piece(said.text, state="wrong"),), "answer"))
+    return Shown(asked.guid, (*lines, Line("problem", (Piece(", ".join(told)),))), tuple(told))
+
+
 def is_right(task: Task, example: Any, answer: Any) -> bool:
     """Whether an answer is as expected; a number is when it rounds to the same half."""
     if task.kind == "answer":
@@ -106,7 +116,7 @@ def _labels(answered: Answered) -> Shown:
     lines = [*_texts(task, example), Line("gold", (Piece(_said(example.gold)),), "gold")]
     for name, prediction in answered.answers.items():
         sure = (prediction.probabilities or {}).get(prediction.answer) if task.kind == "classify" else None
-        shown = _said(prediction.answer) + (f" ({100 * sure:.0f} %)" if sure is not None else "")
+        shown = (_said(prediction.answer) or "(none)") + (f" ({100 * sure:.0f} %)" if sure is not None else "")
         lines.append(Line(name, (Piece(shown, state=_verdict(answered, prediction.answer)),), "answer"))
     tags = (f"gold: {example.gold}",) if task.kind == "classify" else ()
     return Shown(example.guid, tuple(lines), (*tags, *_said_tags(answered)))
@@ -137,7 +147,8 @@ def _said(answer: Any) -> str:
 def _said_tags(answered: Answered) -> tuple[str, ...]:
     if answered.task.kind != "classify":
         return ()
-    return tuple(dict.fromkeys(f"answer: {prediction.answer}" for prediction in answered.answers.values()))
+    said = (str(prediction.answer) or "(none)" for prediction in answered.answers.values())
+    return tuple(dict.fromkeys(f"answer: {answer}" for answer in said))
 
 
 def _texts(task: Task, example: Any) -> list[Line]:
@@ -203,7 +214,9 @@ def _coloured(text: str, spans: list[tuple[int, int, str]], due: set[tuple[int, 
 
 def _tree(answered: Answered) -> Shown:
     example = answered.example
-    first = next(iter(answered.answers.values()))
+    first = next(iter(answered.answers.values()), None)
+    if first is None:
+        return Shown(example.guid, (Line("text", (Piece(" ".join(example.words)),)),))
     wrong = frozenset(
         k for k, (g, a) in enumerate(zip(example.gold, first.answer, strict=True)) if tuple(g) != tuple(a)
     )

@@ -11,7 +11,10 @@ from danseo.report.comparing import Compared
 from danseo.report.task_page import floor_of, ranked, title_of, value_of
 from danseo.runs.index import Record, protocol
 from danseo.runs.layouts.klue import COLUMNS, PUBLISHED, klue_spreads, klue_tables, published
+from danseo.runs.origin import is_of_sample
 from danseo.tasks.task import Task
+
+_TIED = 3  # runs that are named
 
 
 def overview_page(collection: Collection, compared: Mapping[str, Compared], *, with_runs: bool = True) -> Page:
@@ -28,6 +31,8 @@ def overview_page(collection: Collection, compared: Mapping[str, Compared], *, w
 def _lead(collection: Collection, is_compared: bool) -> str:
     """What a stranger should know: how much was run, what is best where, how to read the numbers."""
     done = [record for record in collection.records if record.status == "done"]
+    if not collection.records:
+        return "There are no runs here yet; `danseo train` makes them."
     models = len({record.identity for record in done})
     tasks = _count(len(collection.tasks()), "task")
     told = [f"How well models do on Korean text: {_count(len(done), 'finished run')} of {_count(models, 'model')} "]
@@ -41,6 +46,9 @@ def _lead(collection: Collection, is_compared: bool) -> str:
         told.append(f"Best so far: {'; '.join(f'{name} in {_listed(shorts)}' for name, shorts in names.items())}.")
     if low := [task.short for task, record in best if not _beats_floor(record)]:
         told.append(f"In {_listed(low)} nothing is shown to beat the most frequent answer.")
+    if made_up := [task.short for task, record in best if is_of_sample(record)]:
+        where = "All of them" if len(made_up) == len(best) else f"Those in {_listed(made_up)}"
+        told.append(f"{where} answered the built-in sample, made-up text: these are no scores on KLUE.")
     told.append("Scores go from 0 to 100, higher is better, with 95 % intervals.")
     told += ["Runs that share a letter are not told apart at 5 %."] if is_compared else []
     open_ = len(collection.records) - len(done)
@@ -76,7 +84,7 @@ def _drawn(collection: Collection) -> list[Block]:
     scores = [record.score() or {} for _, record in leaders]
     values = [(*(score.get("interval") or (None, None)), score["value"]) for score in scores]
     floors = [floor_of(record) for _, record in leaders]
-    known = [_published(task) for task, _ in leaders]
+    known = [None if is_of_sample(record) else _published(task) for task, record in leaders]
     names = [f"{task.short}: {collection.name(record)}" for task, record in leaders]
     references = [("most frequent answer", floors), ("best published model, on the test set", known)]
     figure = Forest(
@@ -90,7 +98,8 @@ def _drawn(collection: Collection) -> list[Block]:
         for (task, _), name, (low, high, value), floor, best in zip(leaders, names, values, floors, known, strict=True)
     ]
     columns = ("task and run", "metric", "score", "low", "high", "most frequent answer", "best published, test set")
-    caption = "dots are the best run of each task with its 95 % interval; published scores are on other examples"
+    caption = "dots are the best run of each task with its 95 % interval"
+    caption += "; published scores are on other examples" if any(score is not None for score in known) else ""
     return [FigureBlock("How far the best runs are", figure, Table("best runs", columns, rows), caption)]
 
 
@@ -127,7 +136,9 @@ def _row(collection: Collection, task: Task, best: Record, compared: Mapping[str
     ]
     floor = floor_of(best)
     interval = shown_interval(*score["interval"]) if score.get("interval") else None
-    return name, Best(score["value"]), interval, floor, ", ".join(tied) or None, score["n"], protocol(best)
+    more = f" and {len(tied) - _TIED} more" if len(tied) > _TIED else ""
+    ties = ", ".join(tied[:_TIED]) + more
+    return name, Best(score["value"]), interval, floor, ties or None, score["n"], protocol(best)
 
 
 def _klue(collection: Collection) -> list[Block]:
@@ -160,9 +171,8 @@ def _runs(collection: Collection, compared: Mapping[str, Compared]) -> Block:
 def _scored(record: Record, group: str | None) -> tuple[object, ...]:
     score = record.score()
     interval = shown_interval(*score["interval"]) if score and score["interval"] else None
-    status = f"{record.status}: {record.note}" if record.note else record.status
     value, seconds = (score["value"] if score else None), record.surroundings.get("seconds")
-    return value, interval, group, protocol(record), seconds, status
+    return value, interval, group, protocol(record), seconds, record.standing
 
 
 def _data(collection: Collection) -> Block:

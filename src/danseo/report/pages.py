@@ -27,8 +27,10 @@ def all_pages(collection: Collection, on_note: OnNote = lambda note: None, round
         compared[task.name] = compare_task(collection, task, collection.done(task), rounds)
     tasks = [task_page(collection, task, compared[task.name], _MISTAKES) for task in collection.tasks()]
     most = mistakes_per_run(len(collection.records))
+    others = other_pages(collection.folders, collection.data_dir, collection)
     runs = []
     for number, record in enumerate(collection.records, 1):
         on_note(f"[{number}/{len(collection.records)}] {record.run.path.name}")
         runs.append(run_page(collection, record, most))
-    return [overview_page(collection, compared), *tasks, *other_pages(collection.folders, collection.data_dir), *runs]
+    first = [overview_page(collection, compared)] if collection.records or not others else []
+    return [*first, *tasks, *others, *runs]

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from danseo.config import RunConfig
 from danseo.display.table import Table, as_typed
 from danseo.errors import DanseoError
+from danseo.models.llm.failures import failed_replies
 from danseo.plots.figures import Chart, Curve, Grid
-from danseo.report.blocks import Block, FigureBlock, NoteBlock, Page, Section, TableBlock, facts_table
+from danseo.report.blocks import Block, ExamplesBlock, FigureBlock, NoteBlock, Page, Section, TableBlock, facts_table
 from danseo.report.collect import Answers, Collection
 from danseo.report.examples import mistakes_block
+from danseo.report.forms import show_reply
 from danseo.report.task_page import learning_curves
 from danseo.runs.index import Record, protocol
 from danseo.runs.layouts.single import run_tables, warnings_of
@@ -39,16 +41,16 @@ def run_page(collection: Collection, record: Record, most: int) -> Page:
 
 def _lead(record: Record) -> str:
     found = record.score()
-    told = f"{record.task}, {record.run.path.name}: {record.status}"
+    told = f"{record.task}, {record.run.path.name}: {record.standing}"
     if found and found["value"] is not None:
         ends = " ({:.2f} – {:.2f})".format(*found["interval"]) if found["interval"] else ""
         told += f", {found['value']:.2f}{ends} {found['id']} on {protocol(record)}"
-    return told + (f". {record.note}" if record.note else ".")
+    return told if told.endswith(".") else f"{told}."
 
 
 def _scores(record: Record) -> list[Block]:
     if record.status != "done":
-        return [NoteBlock(f"{record.status}{': ' + record.note if record.note else ''}", "warning")]
+        return [NoteBlock(record.standing, "warning")]
     try:
         tables, warnings = run_tables(record.run), warnings_of(record.run, record.scores)
     except (DanseoError, KeyError):
@@ -94,8 +96,19 @@ def _inside(collection: Collection, record: Record, most: int) -> list[Section]:
     return [
         Section(f"Where the score comes from ({part})", [*blocks, *_slices(collection, task, answers)]),
         Section("Calibration", _calibration(task, answers)),
+        Section("Failed replies", _failed(record, task, answers, most)),
         Section("Mistakes", [mistakes_block(task, answers, most)]),
     ]
+
+
+def _failed(record: Record, task: Task, answers: Answers, most: int) -> list[Block]:
+    """What a language model wrote where no answer could be read of it."""
+    if not isinstance(record.scores.get("replies"), dict):
+        return []
+    found = failed_replies(record.run, task, answers.examples)
+    shown = [show_reply(task, each.example, each.text, each.problems) for each in found[:most]]
+    note = f"{len(shown)} of {len(found):,} replies that could not be read, among {len(answers.examples):,}"
+    return [ExamplesBlock("Failed replies", f"{note}; each counts as wrong", shown)] if shown else []
 
 
 def _breakdown(table: Table) -> Block:

@@ -1,6 +1,7 @@
 """The page of a task: its runs side by side, tested against each other, with what they cost."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from danseo.display.formats import compact
@@ -109,8 +110,9 @@ def _table(collection: Collection, task: Task, done: Sequence[Record]) -> list[B
     table = sweep_table(done, task.name, with_paths=True)
     at = table.columns.index("run")
     names = {str(record.run.path): collection.name(record) for record in done}
-    rows = [(names[str(row[at])], *row[:at], *row[at + 1 :]) for row in table.rows]
-    named = Table(table.title, ("run", *(c for c in table.columns if c != "run")), rows, table.note, once=table.once)
+    kept = [k for k, column in enumerate(table.columns) if column not in ("run", "model")]  # a name says its model
+    rows = [(names[str(row[at])], *(row[k] for k in kept)) for row in table.rows]
+    named = Table(table.title, ("run", *(table.columns[k] for k in kept)), rows, table.note, once=table.once)
     return [TableBlock(compact(named).without_empty(), collection.links(done))]
 
 
@@ -118,19 +120,26 @@ def learning_curves(collection: Collection, records: Sequence[Record]) -> list[B
     """Score and loss over steps of the best runs that were trained step by step."""
     logs = [(record, log) for record in ranked(records) if (log := read_log(record))]
     blocks: list[Block] = []
-    for key, label in (("score", "score on the select half"), ("loss", "training loss")):
-        curves = [
-            Curve(collection.name(record), points, record.scores.get("best_step"))
-            for record, log in logs[:_CURVES]
-            if (points := _points(log, key))
-        ]
+    for key, label in (("score", f"score on {_picking(logs)}"), ("loss", "training loss")):
+        found = [(record, points) for record, log in logs if (points := _points(log, key))]
+        drawn = [each for each in found if len(each[1]) > 1 or len(records) == 1]  # of one point there is no curve
+        curves = [Curve(collection.name(r), points, r.scores.get("best_step")) for r, points in drawn[:_CURVES]]
         if curves:
             rows: list[tuple[object, ...]] = [(c.name, x, y, x == c.best) for c in curves for x, y in c.points]
             table = Table(label, ("run", "step", label, "best"), rows)
-            caption = "the ringed point is the checkpoint that was kept" if key == "score" else ""
-            caption += f"; the best {_CURVES} of {len(logs)} runs" if len(logs) > _CURVES else ""
+            has_ring = key == "score" and any(curve.best for curve in curves)
+            caption = "the ringed point is the checkpoint that was kept" if has_ring else ""
+            caption += f"; the best {_CURVES} of {len(drawn)} runs" if len(drawn) > _CURVES else ""
             blocks.append(FigureBlock(label.capitalize(), Chart(curves, "step", label), table, caption.strip("; ")))
     return blocks
+
+
+def _picking(logs: Sequence[tuple[Record, Any]]) -> str:
+    """The examples that pick checkpoints, in words: a run of a fold has its own."""
+    folds = {bool(record.settings.get("folds")) for record, _ in logs}
+    return (
+        "what picks the checkpoint" if len(folds) > 1 else "the left-out fold" if True in folds else "the select half"
+    )
 
 
 def read_log(record: Record) -> list[dict[str, Any]]:
@@ -197,11 +206,14 @@ def _replies(collection: Collection, done: Sequence[Record]) -> list[Block]:
 
 
 def _ensembles(collection: Collection, done: Sequence[Record]) -> list[Block]:
-    rows: list[tuple[object, ...]] = [
-        (collection.name(record), part.get("name") or part.get("run"), part.get("weight"), part.get("select_score"))
-        for record in done
-        for part in record.parts
-    ]
+    """The members of each ensemble or soup, under their names on these pages where they are there."""
+    names = {record.run.path.name: collection.name(record) for record in done}
+    rows: list[tuple[object, ...]] = []
+    for record in done:
+        for part in record.parts:
+            member = str(part.get("name") or part.get("run"))
+            known = names.get(Path(member).name, member)
+            rows.append((collection.name(record), known, part.get("weight"), part.get("select_score")))
     table = Table("members", ("ensemble", "member", "weight", "select score"), rows).without_empty()
     return [TableBlock(table, collection.links(done))] if rows else []
 

@@ -8,7 +8,7 @@ from typing import Any
 from danseo.config import FLOORS
 from danseo.errors import DanseoError
 from danseo.runs.directory import Run, fingerprint
-from danseo.runs.naming import model_name
+from danseo.runs.naming import model_name, prefixed
 from danseo.runs.shapes import ENVIRONMENT, SCORES, has_shape
 from danseo.settings.declaring import flat
 
@@ -31,6 +31,12 @@ class Record:
         return str(self.settings.get("task", "?"))
 
     @property
+    def standing(self) -> str:
+        """The status, and why it is so where there is more to say."""
+        note = self.note.removeprefix(self.status).strip()
+        return f"{self.status}{' ' if note != self.note.strip() else ': '}{note}" if note else self.status
+
+    @property
     def failed_percent(self) -> float | None:
         """The share of a language model's replies that failed; None for models that answer otherwise."""
         replies = self.scores.get("replies")
@@ -51,8 +57,12 @@ class Record:
 
     @property
     def identity(self) -> str:
-        """What the model's folder held, as a hash; where that is not known, which folder or Hub id it was."""
-        return self.model_hash or self.model_location
+        """What the model's folder held, as a hash; where that is not known, which folder or Hub id it was.
+
+        The same weights with a head and as a model that writes (llm:) are two models.
+        """
+        sort, _ = prefixed(self.model_path)
+        return f"{sort}:{self.model_hash}" if sort and self.model_hash else self.model_hash or self.model_location
 
     @property
     def model_location(self) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _UNTELLING = re.compile(r"(model|best|last|latest|final|checkpoint|step|epoch)?[-_]?\d*", re.IGNORECASE)
-_HASH = re.compile("[0-9a-f]{16}")
+_HASH = re.compile("([a-z]+:)?[0-9a-f]{16}")
 _LONGEST = 60
 
 
 def model_name(model: str) -> str:
     """klue/roberta-base is roberta-base; pre/checkpoint-100 has its parent's name too."""
-    prefix, rest = _prefixed(model)
+    prefix, rest = prefixed(model)
     if prefix:
         return f"{prefix}:{model_name(rest)}"
     parts = _parts(model)
@@ -21,7 +21,7 @@ def model_name(model: str) -> str:
 
 def folder_name(model: str) -> str:
     """The part of a run directory's name that tells the model; a relative folder is seen from the root."""
-    prefix, rest = _prefixed(model)
+    prefix, rest = prefixed(model)
     if prefix:
         return f"{prefix}-{folder_name(rest)}"
     folder = Path(model)
@@ -31,7 +31,7 @@ def folder_name(model: str) -> str:
     return re.sub("--+", "-", name)[:_LONGEST].strip("-")
 
 
-def _prefixed(model: str) -> tuple[str, str]:
+def prefixed(model: str) -> tuple[str, str]:
     """The sort of a model that its name begins with, as in llm:FOLDER, and the rest; "" where there is none."""
     found = re.fullmatch(r"([a-z]+):(.+)", model)
     return (found[1], found[2]) if found else ("", model)
@@ -45,7 +45,7 @@ def told_apart(models: Mapping[str, tuple[str, str]]) -> dict[str, str]:
             names[path] = "/".join(_parts(path)[-depth:])
     found = {identity: names[path] for identity, (_, path) in models.items()}
     hashed = _not_unique({identity: name for identity, name in found.items() if _HASH.fullmatch(identity)})
-    return found | {identity: f"{found[identity]} ({identity[:6]})" for identity in hashed}
+    return found | {identity: f"{found[identity]} ({prefixed(identity)[1][:6]})" for identity in hashed}
 
 
 def _not_unique(names: Mapping[str, str]) -> list[str]:

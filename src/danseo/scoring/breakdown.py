@@ -297,7 +297,7 @@ def _questions(task: Task, examples: Sequence[Any], answers: list[str]) -> list[
         (gold, pairs[gold, "answered"], pairs[gold, "left empty"]) for gold in ("answerable", "unanswerable")
     ]
     return [
-        _question_table("per question type", kinds, examples, answers),
+        *([] if task.own else [_question_table("per question type", kinds, examples, answers)]),
         _question_table("per answerability", answerable, examples, answers),
         Table("did it answer?", ("question", "answered", "left empty"), rows),
     ]

@@ -62,7 +62,8 @@ def interval(
     """The bias-corrected percentile interval of a score, or of the difference of two; NaN where it is undefined.
 
     Some scores, such as areas under curves, come out higher on average in resamples, where examples repeat;
-    the correction moves the quantiles by as much as the observed value is off the middle of the resamples.
+    the correction moves the quantiles by as much as the observed value is off the middle of the resamples. Where it is
+    so far off that no quantile reaches it, the plain interval is moved there as it is.
     Where all resamples are the same, they say nothing, and the interval is that of what may have been missed.
     """
     defined = resampled[~np.isnan(resampled)]
@@ -75,7 +76,16 @@ def interval(
     shift = normal.inv_cdf(float(np.clip(below, 1 / len(defined), 1 - 1 / len(defined)))) if len(defined) > 2 else 0.0
     ends = [normal.cdf(2 * shift + normal.inv_cdf(tail)) for tail in ((1 - level) / 2, (1 + level) / 2)]
     low, high = np.quantile(defined, ends)
+    if not low - 1e-9 <= observed <= high + 1e-9:
+        low, middle, high = np.quantile(defined, [(1 - level) / 2, 0.5, (1 + level) / 2])
+        low, high = np.clip([low + observed - middle, high + observed - middle], *_ends(statistics))
     return float(low), float(high)
+
+
+def _ends(statistics: Sequence[Statistic]) -> tuple[float, float]:
+    """Between what a score, or the difference of two, lies."""
+    lowest, highest = min(statistic.lowest for statistic in statistics), 100.0
+    return (lowest - highest, highest - lowest) if len(statistics) == 2 else (lowest, highest)
 
 
 def is_constant(resampled: Array) -> bool:
@@ -92,9 +102,7 @@ def unseen_interval(
     For 3 of 3 right answers that is the exact binomial interval, from 29.24 to 100.
     """
     unseen = max(unseen_share(statistic, clusters, level) for statistic in statistics)
-    lowest, highest = min(statistic.lowest for statistic in statistics), 100.0
-    if len(statistics) == 2:  # a difference
-        lowest, highest = lowest - highest, highest - lowest
+    lowest, highest = _ends(statistics)
     return observed - unseen * (observed - lowest), observed + unseen * (highest - observed)
 
 

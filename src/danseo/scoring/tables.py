@@ -79,6 +79,7 @@ class ScoreResult:
 
 def score_file(
     task: Task,
+    examples: Sequence[Any],
     gold: Path,
     predictions: Path,
     *,
@@ -91,15 +92,14 @@ def score_file(
     tokenizer: Path | None = None,
     batch: int = 32,
     on_progress: OnProgress | None = None,
-    train: Path | None = None,
+    train: Sequence[Any] = (),
 ) -> ScoreResult:
-    """Read, check and score a prediction file; details tell what the training file has from what it has not."""
-    examples = task.read(gold)
+    """Read, check and score a prediction file; details tell what the training examples have from what they have not."""
     answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped_metrics(task, skip))
     chosen = only_answered(examples, answered)
     extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
     options: dict[str, Any] = {"details": details, "errors": errors, "skip": skip, "rounds": rounds, "seed": seed}
-    options["train"] = task.read(train) if details and train else ()
+    options["train"] = train
     return score_answers(task, examples, answered, gold, predictions, extra=extra, on_progress=on_progress, **options)
 
 
@@ -308,6 +308,7 @@ def shown_p(value: float | None) -> str | None:
 
 def compare_files(
     task: Task,
+    examples: Sequence[Any],
     gold: Path,
     predictions: Sequence[Path],
     *,
@@ -321,7 +322,6 @@ def compare_files(
     """Read, check and compare prediction files on the same examples."""
     files = system_names(predictions)
     skipped = left_out(task, skip, headline_only=headline_only)
-    examples = task.read(gold)
     systems = {n: read_predictions(p, task, examples, partial=partial, skip=skipped) for n, p in files.items()}
     return compare_answers(
         task, examples, systems, gold, files, skip=skipped, rounds=rounds, seed=seed, on_progress=on_progress

@@ -139,6 +139,7 @@ class Driver:
         for point in self.source.more(max(0, free - len(self.schedule.ready(time.time())))):
             self.points[point.name] = point
             self.schedule.add(point.name, self.clock.seconds(point))
+            self.journal.write(point.name, "done" if self._standing(point.name) == "done" else "queued")
         while free > 0 and (entry := self.schedule.take(time.time(), self._standing)):
             self._start(entry)
             free -= 1

@@ -13,6 +13,9 @@ from danseo.search.study import trial_number
 from danseo.tuning.study import best_of, report_once
 from danseo.tuning.targets import Target
 
+BESIDE = ".tune.json"
+"""How the copy of result.json ends that lies beside the trials, where the pages about them find it."""
+
 
 def write_results(study: Any, target: Target, folder: Path) -> dict[str, Any]:
     """best.toml, trials.csv, result.json and the plots; the document comes back."""
@@ -36,7 +39,10 @@ def write_results(study: Any, target: Target, folder: Path) -> dict[str, Any]:
     draw_history(document["trials"], target.metric, folder / "history.png")
     if document["importance"]:
         draw_importance(document["importance"], folder / "importance.png")
-    write_atomically(folder / "result.json", json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n")
+    text = json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n"
+    write_atomically(folder / "result.json", text)
+    if Path(study.study_name).name == study.study_name:
+        write_atomically(target.home / f"{study.study_name}{BESIDE}", text)
     return document
 
 

@@ -121,6 +121,15 @@ def test_a_killed_training_goes_on_bit_for_bit(small, tmp_path):  # noqa: F811
     assert weights[0] == weights[1]
 
 
+def test_answering_says_how_far_it_is(small, tmp_path, monkeypatch, capsys):  # noqa: F811
+    monkeypatch.setattr("danseo.models.llm.prompted._SHOWN_EVERY", 0)
+    run_experiment(config(small, epochs=1), small / "data", tmp_path)
+    count = len(read_dev(small))
+    said = capsys.readouterr().err
+    assert f"{count} examples, 0 replies known" in said
+    assert f"{count}/{count} replies" in said
+
+
 def test_the_score_may_judge(small, tmp_path):  # noqa: F811
     settings = config(small, **{"prompt.judge": "score", "prompt.judge_on": 4, "evaluations": 1})
     made = run_experiment(settings, small / "data", tmp_path, quiet=True)

@@ -103,7 +103,7 @@ class Question:
     calls: list[Call] = field(default_factory=list)
 
 
-class _Shown:
+class Shown:
     """Says now and then how far the asking is."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
@@ -140,7 +140,7 @@ class Prompted:
         events.begin()
         self.calls = Calls(events.run.path / "calls.jsonl")
         events.note(f"{len(dev)} examples, {len(self.calls.known)} replies known; {self.told_facts()}")
-        predictions = self.ask(dev, _Shown(events.note))
+        predictions = self.ask(dev, Shown(events.note))
         events.run.write_json("shots.json", self.used_shots)
         seconds = time.perf_counter() - began
         return Fitted(

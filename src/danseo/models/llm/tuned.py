@@ -20,7 +20,7 @@ from danseo.models.llm.calls import Calls
 from danseo.models.llm.family import checkpoint_of
 from danseo.models.llm.here import Here, ends_of
 from danseo.models.llm.loading import load_language_model
-from danseo.models.llm.prompted import Prompted
+from danseo.models.llm.prompted import Prompted, Shown
 from danseo.models.llm.template import Template
 from danseo.models.llm.writing import Writing
 from danseo.models.protocol import Answers, Events, Fitted
@@ -185,7 +185,8 @@ class Tuned:
         self.prompted.calls = Calls(events.run.path / "calls.jsonl")
         if self.config.train.gradient_checkpointing:
             self.model.gradient_checkpointing_disable()
-        answers = self.prompted.predict(self.dev)
+        events.note(f"{len(self.dev)} examples, {len(self.prompted.calls.known)} replies known")
+        answers = self.prompted.answers(self.dev, self.prompted.ask(self.dev, Shown(events.note)))
         facts = self.prompted._surroundings(time.perf_counter() - began) | conditions(self.workers)
         facts |= {
             "parameters": sum(weight.numel() for weight in self.model.parameters()),

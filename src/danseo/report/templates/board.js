@@ -2,7 +2,7 @@
   "use strict";
   // Asks every few seconds what goes on; the server answers 304 where nothing changed, and what is shown is replaced.
   const body = document.body, box = document.getElementById("live"), key = body.dataset.key;
-  let version = null, shown = "";
+  let version = body.dataset.seen, shown = "";
   const make = (name, text) => { const found = document.createElement(name); if (text !== undefined) found.textContent = text; return found; };
   const time = (seconds) => seconds >= 5400 ? (seconds / 3600).toFixed(1) + " h" : seconds >= 90 ? Math.round(seconds / 60) + " min" : seconds + " s";
   const row = (one) => {
@@ -12,7 +12,7 @@
     link.href = place.href; name.append(link);
     progress.max = 100; progress.value = one.percent; progress.setAttribute("aria-label", "progress of " + one.run);
     bar.append(progress, " " + one.percent + " %");
-    const state = one.alive ? time(one.left_seconds) + " left" : "no sign of life for " + time(one.seconds_since);
+    const state = one.alive ? time(one.left_seconds) : "stopped, no sign of life for " + time(one.seconds_since);
     line.append(name, make("td", one.task), bar, make("td", one.step + " of " + one.total), make("td", state),
       make("td", one.score == null ? "–" : one.score.toFixed(2)), make("td", one.loss == null ? "–" : one.loss.toFixed(3)));
     return line;
@@ -21,7 +21,7 @@
     const parts = [];
     if (found.running.length) {
       const table = make("table"), head = make("tr"), wrap = make("div");
-      ["run", "task", "progress", "step", "time", "score", "loss"].forEach((each) => head.append(make("th", each)));
+      ["run", "task", "progress", "step", "time left", "score", "loss"].forEach((each) => head.append(make("th", each)));
       table.append(make("thead"), make("tbody"));
       table.tHead.append(head);
       table.tBodies[0].append(...found.running.map(row));
@@ -30,7 +30,7 @@
     }
     found.sweeps.forEach((sweep) => {
       const states = Object.entries(sweep.states).map(([state, count]) => count + " " + state).join(", ");
-      parts.push(make("p", "sweep " + sweep.sweep + ": " + states));
+      parts.push(make("p", "sweep " + sweep.sweep + (sweep.alive ? ": " : " stands still: ") + states));
     });
     box.replaceChildren(...parts);
     box.hidden = !parts.length;
@@ -38,20 +38,23 @@
   const refresh = async () => {
     const answer = await fetch(location.href, { cache: "no-cache" });
     if (!answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("content");
-    if (fresh) document.getElementById("content").replaceChildren(...fresh.childNodes);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    ["#content", "nav ul"].forEach((place) => {
+      const now = document.querySelector(place), next = fresh.querySelector(place);
+      if (now && next && !now.contains(document.activeElement)) now.replaceChildren(...next.childNodes);
+    });
   };
   const isBusy = () => document.getElementById("content").contains(document.activeElement) || document.querySelector("#content details[open]");
   const ask = async () => {
     try {
       const answer = await fetch(body.dataset.live, { cache: "no-cache" });
       const text = answer.ok ? await answer.text() : "";
-      if (text && text !== shown) {
-        shown = text;
-        const found = JSON.parse(text);
-        draw(found);
-        const isMine = found.running.some((one) => one.page === key);
-        if (version !== null && (found.version !== version || isMine) && !isBusy()) await refresh();
+      const isNew = text !== shown, found = text ? JSON.parse(text) : null;
+      if (found && isNew) draw(found);
+      shown = text;
+      const isMine = found && isNew && found.running.some((one) => one.page === key);
+      if (found && (found.version !== version || isMine) && !isBusy()) {
+        await refresh();
         version = found.version;
       }
     } catch (error) {

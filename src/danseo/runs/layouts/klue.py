@@ -65,12 +65,12 @@ def _spread(scores: Sequence[dict[str, Any]]) -> str:
 
 def _failed(records: Sequence[Record]) -> str:
     """How many replies of language models failed, which count as wrong."""
-    told = [
-        f"{record.model} {record.failed_percent:.2f} % in {record.task}"
-        for record in records
-        if record.failed_percent is not None
-    ]
-    return f"failed replies: {', '.join(told)}" if told else ""
+    shares: dict[str, list[str]] = {}
+    for record in records:
+        if record.failed_percent is not None:
+            shares.setdefault(record.model, []).append(f"{record.failed_percent:.2f} % in {record.task}")
+    told = [f"{model} {', '.join(found)}" for model, found in shares.items()]
+    return f"failed replies: {'; '.join(told)}" if told else ""
 
 
 def _numbers(lines: Sequence[Line]) -> list[Line]:
@@ -162,9 +162,12 @@ def _line(name: str, records: Sequence[Record], split: str) -> Line:
 
 
 def best_variant(records: Sequence[Record]) -> list[Record]:
-    """The runs of the settings with the highest mean on the select half; the reported half has no say."""
+    """The runs of the settings with the highest mean on the select half; the reported half has no say.
+
+    What picked a run of a fold were examples of train, so it has no such mean: it counts where there are no others.
+    """
     groups: dict[object, list[Record]] = {}
-    for record in records:
+    for record in [record for record in records if not record.settings.get("folds")] or records:
         groups.setdefault(key_of(record), []).append(record)
     return max(groups.values(), key=_select_score) if groups else []
 

@@ -13,6 +13,10 @@ from danseo.runs.naming import told_apart
 from danseo.settings.declaring import declared, incidental, is_unused, setting_paths
 
 _NAMED = 3  # copies; more are counted
+_OF_TRAINING = {name for name in setting_paths(RunConfig) if name.startswith("train.")} - {
+    "train.select_on",
+    "train.halves",
+}
 _OF_ALL = ("task", "model", "recipe", "train.select_on")  # what counts also where nothing is trained
 
 
@@ -135,7 +139,8 @@ def short_setting(name: str) -> str:
 def shown_traits(record: Record, names: Sequence[str]) -> list[object]:
     """The values of some traits as cells; None where one does not count for the run."""
     counted = traits(record) if record.settings else {}
-    return [_shown(counted.get(name)) for name in names]
+    is_untrained = record.settings.get("kind") == "prompt"
+    return [None if is_untrained and name in _OF_TRAINING else _shown(counted.get(name)) for name in names]
 
 
 def _shown(value: Any) -> object:
@@ -175,8 +180,13 @@ def _is_default(name: str, value: object) -> bool:
 
 def _label(record: Record, name: str, differing: Sequence[str], usual: Mapping[str, object]) -> str:
     pairs = zip(differing, shown_traits(record, differing), strict=True)
-    values = [(key, value) for key, value in pairs if key not in usual or usual[key] != value]
+    values = [(key, value) for key, value in pairs if key not in usual or usual[key] != value or _is_fold(record, key)]
     return " ".join([name, *(f"{key.split('.')[-1]}={_brief(key, value)}" for key, value in values)])
+
+
+def _is_fold(record: Record, key: str) -> bool:
+    """Whether it says which fold was left out: the first one is no more usual than the others."""
+    return key == "fold" and bool(record.settings.get("folds"))
 
 
 def _brief(key: str, value: object) -> object:
