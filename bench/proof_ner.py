@@ -17,6 +17,7 @@ from proof_decoders import shortened
 
 from danseo.data import find
 from danseo.demo import texts_of
+from danseo.hub import folder_of
 from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import get_task
 
@@ -52,12 +53,28 @@ def systems(options: argparse.Namespace) -> list[list[str]]:
     rows = [["majority"], ["spacy"], [str(options.folder / "scratch"), *FEW, "--lr", "5e-4"]]
     if options.encoder:
         rows.append([options.encoder, *FEW, "--lr", "3e-4"])
+        rows.append([f"gliner:{finder_on(options.folder / 'gliner', options.encoder)}", *FEW, "--lr", "3e-4"])
     rows.append(["spacy", "--set", "words=characters"])
     if options.gemma:
-        short = ["--prompt", str(prompt), "--set", "shape=tsv", "--set", "lora_dropout=0"]
+        short = ["--prompt", str(prompt), "--set", "shape=tsv", "--set", "reply_tokens=160"]
         rows.append([f"llm:{options.gemma}", *short, "--limit", str(options.replies), "--epochs", "1", "--lr", "5e-4"])
         rows.append([options.gemma, "--set", "lora=16", "--lr", "5e-4", "--epochs", "1", "--set", "evaluations=1"])
     return rows
+
+
+def finder_on(folder: Path, encoder: str) -> Path:
+    """GLiNER's boundary architecture on an encoder: its heads know nothing yet."""
+    if not (folder / "model.safetensors").is_file():
+        import torch
+        from gliner2 import AutoExtractor
+        from gliner2.configuration import ExtractorConfig
+
+        torch.manual_seed(0)
+        body = str(folder_of(encoder) or encoder)
+        extractor = AutoExtractor.from_config(ExtractorConfig(model_name=body, architecture="boundary"))
+        extractor.save_pretrained(folder)
+        extractor.processor.tokenizer.save_pretrained(folder)
+    return folder
 
 
 def danseo(*arguments: str) -> bool:

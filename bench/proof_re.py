@@ -178,16 +178,17 @@ def fold_table(single: Sequence[Path], folds: Sequence[Path], data: str) -> Tabl
     """The ensemble of the folds of each seed against the single run that is best on the same examples, all of dev."""
     members = open_members([*single, *folds], data)
     task, listed = members.task, members.listed
-    skipped = [id_ for id_ in task.metrics if id_ != task.headline]
-    score = {m.path: measure(task, members.examples, m.predictions, skipped)[task.headline].value() for m in listed}
-    best = max(listed[: len(single)], key=lambda member: score[member.path])
-    rows = []
-    for member in listed[len(single) :]:
+    metrics = tuple(task.columns.values())
+    skipped = [id_ for id_ in task.metrics if id_ not in metrics]
+    score = {m.path: measure(task, members.examples, m.predictions, skipped) for m in listed[: len(single)]}
+    rows: list[tuple[object, ...]] = []
+    for metric, member in product(metrics, listed[len(single) :]):
+        best = max(listed[: len(single)], key=lambda each: score[each.path][metric].value())
         answers = {best.name: best.predictions, member.name: member.predictions}
-        found = compare(task, members.examples, answers, skip=skipped)
-        rows.append((member.seed, *_told(found, found.differences[0])))
-    columns = ("seed", "best single run", "the five folds", *DIFFERENCE)
-    return Table(f"five folds against {best.name}, all of dev", columns, rows, task.headline)
+        found = compare(task, members.examples, answers, skip=[id_ for id_ in task.metrics if id_ != metric])
+        rows.append((member.seed, metric, best.seed, *_told(found, found.differences[0])))
+    columns = ("seed", "metric", "seed of the best single run", "best single run", "the five folds", *DIFFERENCE)
+    return Table("five folds against the best single run by each metric, all of dev", columns, rows)
 
 
 def _told(found: Comparison, difference: Difference) -> tuple[object, ...]:

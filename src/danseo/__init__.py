@@ -1,4 +1,4 @@
-"""danseo (단서): the workbench for Korean language understanding on the eight KLUE tasks.
+"""danseo (단서): the workbench for Korean language understanding: the eight KLUE tasks, and your own data.
 
 >>> import danseo
 >>> examples = danseo.load("ner", "dev", data="sample")

@@ -296,7 +296,7 @@ def test_partial_scores_say_so(sample: Path, tmp_path: Path) -> None:
     gold = sample / task.folder / task.file("dev")
     examples = task.read(gold)
     write_predictions(tmp_path / "p.jsonl", baseline("oracle", task, examples)[:5])
-    result = score_file(task, gold, tmp_path / "p.jsonl", partial=True, rounds=0)
+    result = score_file(task, examples, gold, tmp_path / "p.jsonl", partial=True, rounds=0)
     assert (result.n, result.is_partial) == (5, True)
     assert result.tables()[0].note.startswith(f"PARTIAL: 5 of {len(examples)} examples have predictions")
 

@@ -11,11 +11,13 @@ from click.testing import CliRunner
 
 import danseo as python
 from danseo.cli import cli
-from danseo.data.find import load
+from danseo.data.find import load, load_splits
 from danseo.data.guessing import describe_files
+from danseo.eda import describe
 from danseo.errors import DanseoError
 from danseo.models.scratch import Size, make_encoder
 from danseo.tasks import get_task
+from danseo.tasks.own.encodings import encoding_of, odd_line
 from danseo.tasks.own.examples import spread
 from danseo.tasks.own.hub_data import hub_data
 from tests.conftest import ROOT
@@ -159,7 +161,7 @@ def test_every_kind_from_describing_to_a_comparison(danseo, folder, name):
     danseo("data", "describe", f"{name}_train.{suffix}", f"{name}_dev.{suffix}", "--out", task)
     assert get_task(task).own.kind == kind
     assert "40 examples" in danseo("data", "check", task)
-    assert danseo("data", "stats", task)
+    assert "question type" not in danseo("data", "stats", task)
     runs = [trained(danseo, task, "-m", floor), trained(danseo, task, *encoder(1))]
     assert trained(danseo, task, "-m", floor) == runs[0], "the same command returns the run"
     (folder / task).rename(folder / f"{name}.away")  # from here on nothing needs the file
@@ -306,9 +308,12 @@ SPANS = '{"text": "가나", "spans": [{"start": 1, "end": 5, "label": "X"}]}\n'
         (TASK.replace('"d.csv"', "1.5"), CSV, "a share should be between 0 and 1"),
         (TASK, "text,label\n가,A\n나,A\n", "all 2 examples are A; two labels are due"),
         (TASK, "text,label\n가,A,B\n", "line 2: 3 fields instead of 2"),
-        (TASK, 'text,label\n"가,A\n나,B\n', "mend the quotes there"),
+        (TASK, 'text,label\n다,A\n"가,A\n나,B\n', "t.csv, line 3: a quote opens in this row and never ends"),
+        (TASK, 'text,label\n"가\n나",A\n"다\n라"\n', "t.csv, line 4: 1 fields instead of 2"),
         (TASK, "text,label\n가,\n나,B\n", "column 'label' is empty"),
-        (TASK, CSV.encode() + "다,A\n".encode("cp949"), "not utf-8 throughout"),
+        (TASK, f"{CSV}다,A\n".encode().replace("나".encode(), "나".encode("cp949")), "t.csv, line 3: not utf-8 like"),
+        (TASK, f"{CSV}다,A\n".encode("cp949"), "t.csv, line 2: not utf-8, but the whole file is cp949; say encoding ="),
+        (TASK + 'encoding = "cp949"\n', "text,label\n각,A\n간,B\n", "t.csv, line 2: not cp949, but the whole file is"),
         (TASK.replace("classify", "score"), CSV, "should be a number, not 'A'"),
         (TASK.replace("classify", "tag") + 'spans = "spans"\n', SPANS, "1..5 does not lie in the text of 2 characters"),
         (TASK.replace("t.csv", "x.csv"), CSV, "x.csv is not in"),
@@ -343,5 +348,62 @@ def test_describing_tells_encodings_apart(folder, tmp_path):
     assert 'encoding = "cp949"' in text
     assert "dev = 0.2" in text, "a tenth of so few rows would say too little"
     (tmp_path / "mixed.csv").write_bytes("text,label\n가,A\n".encode() + b"\xff\xfe,B\n")
-    with pytest.raises(DanseoError, match="line 3: neither UTF-8 nor CP949"):
+    with pytest.raises(DanseoError, match="line 3: not utf-8 like other lines"):
         describe_files([tmp_path / "mixed.csv"], tmp_path / "b.toml")
+    (tmp_path / "dev.csv").write_text("리뷰,분류\n좋은 영화,부정\n", "utf-8")
+    with pytest.raises(DanseoError, match=r"dev\.csv is utf-8, but .*review_train\.csv is cp949"):
+        describe_files([folder / "review_train.csv", tmp_path / "dev.csv"], tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize("column", ["", "번호"])
+def test_answers_to_a_file_have_the_numbers_that_scoring_it_expects(danseo, folder, column):
+    name = f"rows{len(column)}"
+    header, *rows = (folder / "review_train.csv").read_text("cp949").split('\n"')
+    numbered = [f'{k + 7},"{row}' if column else f'"{row}' for k, row in enumerate(rows)]
+    content = "\n".join([f"{column},{header}" if column else header, *numbered])
+    (folder / f"{name}.csv").write_text(content, "utf-8")
+    danseo("data", "describe", f"{name}.csv", "--out", f"{name}.toml")
+    assert ("\nid = " in (folder / f"{name}.toml").read_text("utf-8")) == bool(column)
+    run = trained(danseo, f"{name}.toml", "-m", "linear")
+    danseo("predict", run, f"{name}.csv", "-o", f"{name}.jsonl")
+    found = json.loads(danseo("score", f"{name}.toml", f"{name}.csv", f"{name}.jsonl", "--json"))
+    assert found["n"] == len(rows)
+    assert found["scores"][0]["value"] == 100
+
+
+def test_an_id_that_dev_repeats_is_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("id,text,label\n1,가,A\n2,나,B\n3,다,A\n4,라,B\n", "utf-8")
+    (tmp_path / "d.csv").write_text("id,text,label\n1,마,A\n1,바,B\n", "utf-8")
+    assert 'id = "id"' in describe_files([Path("t.csv")], Path("a.toml"))
+    text = describe_files([Path("t.csv"), Path("d.csv")], Path("a.toml"))
+    assert "\nid =" not in text
+    Path("a.toml").write_text(f'{text}\nid = "id"\n', "utf-8")
+    with pytest.raises(DanseoError, match=r"d\.csv: guid '1' occurs more than once; leave id out of a\.toml"):
+        load(get_task("a.toml"), "dev", tmp_path)
+
+
+def test_odd_lines_are_found_beyond_the_first_block(tmp_path):
+    lines = [f"문장 {number},A\n".encode() for number in range(20_000)]
+    lines[15_000] = "문장,A\n".encode("cp949")
+    path = tmp_path / "long.csv.gz"
+    path.write_bytes(gzip.compress(b"".join(lines)))
+    assert (odd_line(path, "utf-8"), encoding_of(path)) == (15_001, None)
+    path.write_bytes(gzip.compress(b"".join(lines)[:-5]))  # in the midst of a character
+    assert odd_line(path, "utf-8") == 15_001
+
+
+def test_answers_to_a_held_out_share_are_scored_on_it(danseo, folder):
+    danseo("data", "describe", "review_train.csv", "--out", "part.toml")
+    run = trained(danseo, "part.toml", "-m", "linear")
+    answers, expected = f"{run}/predictions/dev.jsonl", len(python.load("part.toml"))
+    assert 0 < expected < 40
+    assert json.loads(danseo("score", "part.toml", "dev", answers, "--json"))["n"] == expected
+    assert python.score("part.toml", "dev", answers).n == expected
+    (folder / "others.jsonl").write_bytes((folder / answers).read_bytes())
+    found = danseo("compare", "part.toml", "dev", answers, "others.jsonl", "--resamples", "100")
+    assert f"n = {expected};" in found
+    assert "KLUE" not in danseo("tasks", "part.toml")
+    assert describe(get_task("part.toml"), load_splits(get_task("part.toml"), folder)).title.startswith(
+        "part, own task"
+    )

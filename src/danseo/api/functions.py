@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from danseo.api.results import Comparison, OpenRun, RunList, Scores
-from danseo.data.find import data_root, require_file
+from danseo.data.find import data_root, read_gold
 from danseo.data.find import load as load_split
-from danseo.errors import DanseoError, DataError
+from danseo.errors import DanseoError
 from danseo.predictions.file import given_predictions, read_predictions
 from danseo.records import Prediction
 from danseo.runs.directory import Run
@@ -155,10 +155,7 @@ def _gold(task: Task, gold: Gold, data: PathOrText | None) -> tuple[Path, list[A
     """The examples, and what they are called."""
     if not isinstance(gold, str | PathLike):
         return Path("gold"), list(gold)
-    path = require_file(task, str(gold), _root(data)) if str(gold) in ("train", "dev") else Path(gold)
-    if not path.exists():
-        raise DataError(f"{path} is missing; name a file with gold answers, or dev or train of the data folder")
-    return path, task.read(path)
+    return read_gold(task, str(gold), None if data is None else str(data))
 
 
 def _predictions(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.version_option(__version__, prog_name="danseo")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """danseo (단서): train, score, compare and understand Korean language models on the eight KLUE tasks."""
+    """danseo (단서): train, score, compare and understand Korean language models on KLUE and on your own data."""
     help_alone(context)
 
 

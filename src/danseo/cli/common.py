@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from danseo.display.escaping import to_json
-from danseo.errors import DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,25 +134,15 @@ def help_alone(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def gold_path(task: "Task", gold: str, data_dir: str | None) -> Path:
-    """A file, or a split of the data folder."""
-    from danseo.data.find import data_root, require_file
-
-    if gold in ("train", "dev"):
-        return require_file(task, gold, data_root(data_dir))
-    if not Path(gold).exists():
-        raise DataError(f"{gold} is missing; name a file with gold answers, or dev or train of the data folder")
-    return Path(gold)
-
-
-def train_beside(task: "Task", gold: str, data_dir: str | None) -> Path | None:
-    """The training file that goes with gold, where there is one: of the data folder, else beside gold's file."""
-    from danseo.data.find import data_root, find_file
+def train_beside(task: "Task", gold: str, data_dir: str | None) -> list[Any]:
+    """The training examples that go with gold, where there are any: of the data folder, else beside gold's file."""
+    from danseo.data.find import data_root, find_file, load
 
     if data_dir or gold in ("train", "dev"):
-        return find_file(task, "train", data_root(data_dir))
+        root = data_root(data_dir)
+        return load(task, "train", root) if find_file(task, "train", root) else []
     beside = Path(gold).parent / task.file("train")
-    return beside if beside.is_file() and not task.own else None
+    return task.read(beside) if beside.is_file() and not task.own else []
 
 
 def show(tables: "Iterable[Table]", as_json: bool, document: Mapping[str, Any]) -> None:

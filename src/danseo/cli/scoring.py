@@ -11,7 +11,6 @@ from danseo.cli.common import (
     data_option,
     details_option,
     errors_option,
-    gold_path,
     parse_task,
     partial_option,
     seed_option,
@@ -71,6 +70,7 @@ def score_command(
     **options: Any,
 ) -> None:
     """Score anybody's predictions: GOLD is a raw file, or dev or train of the data folder; or verify a bundle."""
+    from danseo.data.find import read_gold
     from danseo.display.progress import Waiting
     from danseo.scoring.tables import score_file
 
@@ -81,11 +81,11 @@ def score_command(
             name for name, value in (("TASK", task), ("GOLD", gold), ("PREDICTIONS", predictions)) if not value
         )
         raise click.UsageError(f"Missing argument '{missing}'.")
-    path = gold_path(task, gold, data_dir)
-    train = train_beside(task, gold, data_dir) if details else None
+    path, examples = read_gold(task, gold, data_dir)
+    train = train_beside(task, gold, data_dir) if details else ()
     options |= {"details": details, "rounds": resamples, "train": train}
     with Waiting("resampling", quiet=as_json) as waiting:
-        result = score_file(task, path, predictions, on_progress=waiting, **options)
+        result = score_file(task, examples, path, predictions, on_progress=waiting, **options)
     show(result.tables(), as_json, result.as_dict())
 
 
@@ -113,6 +113,7 @@ def compare_command(
     as_json: bool,
 ) -> None:
     """Is B better than A, by how much, how sure: paired tests of runs, or of prediction files against a gold file."""
+    from danseo.data.find import read_gold
     from danseo.display.progress import Waiting
     from danseo.runs.compare import compare_runs
     from danseo.scoring.tables import compare_files
@@ -130,8 +131,8 @@ def compare_command(
             if over or on:
                 raise click.UsageError("--over and --on are for run directories.")
             task, gold, predictions = _files(arguments)
-            path = gold_path(task, gold, data_dir)
-            result = compare_files(task, path, predictions, partial=partial, on_progress=waiting, **options)
+            path, examples = read_gold(task, gold, data_dir)
+            result = compare_files(task, examples, path, predictions, partial=partial, on_progress=waiting, **options)
     show(result.tables(), as_json, result.as_dict())
 
 

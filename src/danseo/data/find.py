@@ -137,6 +137,16 @@ def load(task: Task, split: str, root: Path) -> list[Any]:
     return part_of(task.own, examples, split) if task.own and task.own.share else examples
 
 
+def read_gold(task: Task, gold: str, option: str | None) -> tuple[Path, list[Any]]:
+    """The file and the examples of dev or train of the data folder, or of any file with gold answers."""
+    if gold in ("train", "dev"):
+        root = data_root(option)
+        return require_file(task, gold, root), load(task, gold, root)
+    if not Path(gold).exists():
+        raise DataError(f"{gold} is missing; name a file with gold answers, or dev or train of the data folder")
+    return Path(gold), task.read(Path(gold))
+
+
 def split_sha256(task: Task, split: str, root: Path) -> str:
     """The hash of a split's file; where several splits are held in one file, of which part of it."""
     found = content_sha256(require_file(task, split, root))

@@ -12,6 +12,7 @@ from danseo.data.roles import NAMES, TAG, is_number, roles_of
 from danseo.errors import DanseoError, DataError
 from danseo.files import read_bytes
 from danseo.tasks.own.description import Description
+from danseo.tasks.own.encodings import complaint, encoding_of, odd_line
 from danseo.tasks.own.hub_data import hub_data, hub_file
 from danseo.tasks.own.tables import blocks_of, rows_of, suffix_of
 
@@ -28,12 +29,16 @@ def describe_files(files: Sequence[Path], out: Path) -> str:
     files = [_found(file, role) for file, (_, role) in zip(files, named, strict=True)]
     path = files[0]
     encoding = _encoding(path)
+    for file in files[1:]:
+        _check_encoding(file, encoding, path)
     found: dict[str, Any] = {"encoding": encoding} if encoding != "utf-8" else {}
     base = Description(name=out.stem, folder=".", kind="classify", encoding=encoding)
     found |= _structure(path, base)
     paths = [name if hub_data(name) and not Path(name).is_file() else _relative(Path(name), out) for name, _ in named]
     if len(files) > 1 and found.get("label") and found["kind"] == "classify" and _differ_in_case(files, base, found):
         found["lower"] = True
+    if found.get("id") and not all(_tells_apart(file, base, found) for file in files):
+        del found["id"]
     share = found.pop("share", _SHARE)
     document = {"kind": found.pop("kind"), "train": paths[0], "dev": paths[1] if len(paths) > 1 else share, **found}
     return _written(document, path)
@@ -47,12 +52,27 @@ def _found(file: Path, role: str) -> Path:
 
 def _differ_in_case(files: Sequence[Path], base: Description, found: dict[str, Any]) -> bool:
     """Whether train and dev write the same labels with other capitals: TRUE and True."""
-    given = {key: value for key, value in found.items() if key in ("separator", "header", "label")}
     seen = []
     for file in files:
-        rows = islice(rows_of(file, replace(base, **given)), _LOOKED_AT)
+        rows = islice(rows_of(file, _layout(base, found)), _LOOKED_AT)
         seen.append({str(row.values.get(found["label"])) for row in rows})
     return seen[0] != seen[1] and {x.lower() for x in seen[0]} == {x.lower() for x in seen[1]}
+
+
+def _layout(base: Description, found: dict[str, Any]) -> Description:
+    """How the rows of the files are to be read."""
+    return replace(base, **{key: value for key, value in found.items() if key in ("separator", "header")})
+
+
+def _tells_apart(file: Path, base: Description, found: dict[str, Any]) -> bool:
+    """Whether the column of ids has no value twice in all of a file."""
+    seen: set[str] = set()
+    for row in rows_of(file, _layout(base, found)):
+        value = str(row.values.get(found["id"]))
+        if value in seen:
+            return False
+        seen.add(value)
+    return True
 
 
 def _relative(file: Path, out: Path) -> str:
@@ -65,14 +85,16 @@ def _relative(file: Path, out: Path) -> str:
 def _encoding(path: Path) -> str:
     if suffix_of(path) == ".parquet":
         return "utf-8"
-    content, line = read_bytes(path), 0
-    for encoding in ("utf-8", "cp949"):
-        try:
-            content.decode(encoding)
-            return encoding
-        except UnicodeDecodeError as error:
-            line = max(line, content[: error.start].count(b"\n") + 1)
-    raise DataError(f"{path}, line {line}: neither UTF-8 nor CP949 throughout; convert the file to one encoding")
+    read_bytes(path)  # whatever is wrong with the file itself is said there
+    if found := encoding_of(path):
+        return found
+    raise complaint(path)
+
+
+def _check_encoding(path: Path, encoding: str, train: Path) -> None:
+    """Two files of a task are in one encoding."""
+    if (found := _encoding(path)) != encoding and suffix_of(path) != ".parquet" and odd_line(path, encoding):
+        raise DataError(f"{path} is {found}, but {train} is {encoding}; convert one of the two")
 
 
 def _structure(path: Path, base: Description) -> dict[str, Any]:

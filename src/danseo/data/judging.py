@@ -27,8 +27,8 @@ def _understood(task: Task, splits: Mapping[str, Sequence[Any]], root: Path) -> 
     description = task.own
     rows: list[tuple[object, ...]] = [("kind", description.kind), ("headline metric", task.headline)]
     for split, examples in splits.items():
-        share = f", {description.share:.0%} of it held out" if description.share else ""
-        rows.append((split, f"{len(examples):,} examples of {require_file(task, split, root)}{share}"))
+        held = f" ({description.share:.0%}) held out" if description.share and split == "dev" else ""
+        rows.append((split, f"{len(examples):,} examples{held} of {require_file(task, split, root)}"))
     columns = ("text", "pair", "label", "question", "answer", "subject", "object", "spans", "group", "id")
     rows += [(name, f"column {value}") for name in columns if (value := getattr(description, name))]
     if description.kind == "labels" and description.label:

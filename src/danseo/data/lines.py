@@ -177,7 +177,7 @@ def example_from(
 
 def _from_object(value: Any, task: Task, number: int, with_pos: bool, own: dict[str, Any] | None) -> Any:
     row = as_row(value, f"line {number}", f"{task.name} needs {task.input.needs}")
-    guid = _guid(row, number)
+    guid = _guid(row, number, task)
     if with_pos and "pos" not in row.values:
         raise row.error(_POS_NEEDED)
     noted = Noted(row.values)
@@ -187,8 +187,10 @@ def _from_object(value: Any, task: Task, number: int, with_pos: bool, own: dict[
     return example
 
 
-def _guid(row: Row, number: int) -> str:
-    """The line's own guid, else its id, else its number."""
+def _guid(row: Row, number: int, task: Task) -> str:
+    """What a user's task names as id, the line's own guid, else its id, else its number."""
+    if task.own and task.own.id and isinstance(named := row.values.get(task.own.id), str | int):
+        return str(named)
     if "guid" in row.values:
         return row.text("guid")
     found = row.values.get("id")

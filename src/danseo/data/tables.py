@@ -17,6 +17,7 @@ class CsvLines:
         self.begun: list[str] = []
         self.start = 0
         self.quotes = 0
+        self.count = 0
 
     def rows(self, group: Sequence[Numbered]) -> Iterator[Numbered | BadLine]:
         """The rows that are whole by now, each as a JSON object under the number of its first line."""
@@ -40,11 +41,14 @@ class CsvLines:
         if not self.columns:
             self._head(text)
             return
+        self.count += 1
         cells = next(csv.reader([text], delimiter=self.separator))
         if len(cells) != len(self.columns):
             yield BadLine(self.start, f"line {self.start}: {len(cells)} cells under {len(self.columns)} columns")
             return
         found = {column: _value(cell) for column, cell in zip(self.columns, cells, strict=True)}
+        if not {"guid", "id"} & found.keys():
+            found["guid"] = str(self.count)  # as a task file numbers the same rows
         yield self.start, json.dumps(found, ensure_ascii=False).encode()
 
     def _head(self, text: str) -> None:

@@ -14,7 +14,7 @@ from danseo.eda.labels import label_panel, label_table, source_tables
 from danseo.eda.lengths import length_panel, length_table
 from danseo.eda.panels import Panel
 from danseo.eda.parses import DP
-from danseo.eda.questions import MRC
+from danseo.eda.questions import question_view
 from danseo.eda.relations import relation_view
 from danseo.eda.sentences import number_view, pair_view, several_view, text_view
 from danseo.eda.view import Splits, View
@@ -35,7 +35,7 @@ _VIEWS: Mapping[tuple[str, str], Callable[[Task], View]] = {
     ("score", "pair"): number_view,
     ("tag", "text"): entity_view,
     ("parse", "words"): lambda task: DP,
-    ("answer", "question"): lambda task: MRC,
+    ("answer", "question"): question_view,
     ("track", "dialogue"): lambda task: WOS,
 }
 """What there is to see, by the kind of answer and the form of the examples."""
@@ -109,4 +109,5 @@ def _title(task: Task, rows: Mapping[str, int]) -> str:
         f"{split} {here:,}" + (f" of {official:,}" if (official := task.official_rows.get(split, here)) != here else "")
         for split, here in rows.items()
     ]
-    return f"KLUE-{task.short}, {task.title}: {', '.join(sizes)} {unit}"
+    name = task.short if task.own else f"KLUE-{task.short}"
+    return f"{name}, {task.title}: {', '.join(sizes)} {unit}"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from danseo.display.table import Table
 from danseo.eda.counting import checks_table, distribution_table, percent, tally
@@ -9,6 +10,7 @@ from danseo.eda.panels import Line, Lines
 from danseo.eda.view import Length, Splits, View, characters
 from danseo.records import QuestionExample
 from danseo.tasks.mrc import QUESTION_TYPES
+from danseo.tasks.task import Task
 
 _UNANSWERABLE = 3
 _QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")
@@ -92,3 +94,11 @@ MRC = View(
     tables=lambda splits: [answers_table(splits), position_table(splits), check_table(splits)],
     panel=position_panel,
 )
+
+
+def question_view(task: Task) -> View:
+    """KLUE's questions are of types; of others only this is known: whether there is an answer."""
+    if not task.own:
+        return MRC
+    words = ("with an answer", "without an answer")
+    return replace(MRC, label="kind of question", labels=lambda example: (words[not example.gold],), label_order=words)

@@ -1,11 +1,12 @@
 """Answer a stream of lines: what `danseo predict` does, a few lines at a time."""
 
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from danseo.data.lines import BadLine, Line, lines_in, read_line, unpacked
+from danseo.data.lines import BadLine, Line, Numbered, lines_in, read_line, unpacked
 from danseo.data.tables import CsvLines
 from danseo.display.escaping import say
 from danseo.errors import DanseoError, DataError, PartlyDone
@@ -38,26 +39,30 @@ def predict_lines(
     with opened(file) as raw, target(output, file) as sink:
         source = unpacked(raw, "standard input" if file == "-" else file)
         table = CsvLines() if (source_format or _format_of(Path(file))) == "csv" else None
-        for group in lines_in(source, batch):
-            rows = table.rows(group) if table else group
+        for rows in _groups(source, batch, table):
             found = [
                 row if isinstance(row, BadLine) else read_line(row[1], row[0], task, with_pos=model.reads_pos)
                 for row in rows
             ]
-            for line in (item for item in found if isinstance(item, BadLine)):
-                say(f"danseo: {line.reason}")
-                bad += 1
             good = [item for item in found if isinstance(item, Line)]
+            unread = [item for item in found if isinstance(item, BadLine)]  # an empty line is neither
+            for line in unread:
+                say(f"danseo: {line.reason}")
             sink.write(write(answered(model, task, good, wanted)))
             sink.flush()
-            done += len(good)
-        for line in table.rest() if table else ():
-            say(f"danseo: {line.reason}")
-            bad += 1
+            done, bad = done + len(good), bad + len(unread)
     if bad and not done:
         raise DataError(f"{bad} of {bad} lines could not be read; nothing is answered")
     if bad:
         raise PartlyDone(f"{bad} of {bad + done} lines could not be read; the other {done} are answered")
+
+
+def _groups(source: BinaryIO, batch: int, table: CsvLines | None) -> Iterator[Iterable[Numbered | BadLine]]:
+    """Lines, or rows of a table, as they come; last what is left of a row that never ends."""
+    for group in lines_in(source, batch):
+        yield table.rows(group) if table else group
+    if table:
+        yield table.rest()
 
 
 def _format_of(path: Path | None) -> str:

@@ -38,6 +38,8 @@ def get_task(name: str) -> Task:
     for task in TASKS.values():
         if name.casefold() in (task.name, task.short.casefold()):
             return task
+    if Path(name, "config.toml").is_file():
+        raise UnknownTask(f"{name} is a run, not a task; `danseo eval` scores runs")
     near = get_close_matches(name.casefold(), [*TASKS, *(task.short.casefold() for task in TASKS.values())], 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise UnknownTask(f"no task named {name!r}; {hint}`danseo tasks` lists all")

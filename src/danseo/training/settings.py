@@ -51,7 +51,7 @@ class FitSettings:
     swa_start: float | None = None
     """Average the weights from this epoch on (0 is the start); None does not."""
     swa_every: int = 0
-    """SpacyTraining between the averaged weights; 0 takes those at the end of each epoch."""
+    """Steps between the averaged weights; 0 takes those at the end of each epoch."""
     swa_learning_rate: float | None = None
     """Constant rate while averaging; None keeps the schedule."""
     swa_include: Literal["all", "encoder"] = "all"

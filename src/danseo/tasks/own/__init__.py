@@ -95,7 +95,8 @@ def _check_labels(found: Sequence[str], train: Counter[str], description: Descri
     if not found or not train:
         raise DataError(f"{description.train}: there are no labels in it; check kind and columns in the task file")
     if description.kind in ("classify", "relation") and len(train) < 2:
-        raise DataError(f"{description.train}: all {train.total():,} examples are {found[0]}; two labels are due")
+        what = f"all {train.total():,} examples are {found[0]}; two labels are due"
+        raise DataError(f"{description.train}: {what}: is {description.label} the right column?")
     if description.kind == "labels" and len(train) < 2:
         raise DataError(f"{description.train}: {found[0]} is the only label; two are due, or kind = classify")
     if description.kind == "choose" and len(found) != len(description.choices):
@@ -154,10 +155,11 @@ def _parts(description: Description) -> tuple[str, ...]:
 
 def _reader(description: Description) -> Callable[[Path], list[Any]]:
     labels = frozenset(description.labels)
+    remedy = f"leave id out of {description.name}.toml, or mend the column" if description.id else "mend the file"
 
     def read(path: Path) -> list[Any]:
         examples = list(read_examples(path, description, lambda label: not labels or label in labels))
-        check_unique([example.guid for example in examples], path)
+        check_unique([example.guid for example in examples], path, remedy)
         return examples
 
     return read

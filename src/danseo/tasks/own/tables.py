@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from danseo.errors import DataError
-from danseo.files import GZIP_MAGIC, parse_json, quote
+from danseo.files import parse_json, quote
 from danseo.rows import Row, read_parquet
 from danseo.tasks.own.description import Description
+from danseo.tasks.own.encodings import complaint, unpacked
 
 _MOST = 1 << 24  # characters of one field
 
@@ -46,23 +47,14 @@ def opened(path: Path, description: Description) -> Iterator[TextIO]:
     """The text of a file; whatever its bytes cannot be is one line."""
     encoding = "utf-8-sig" if description.encoding.casefold() in ("utf-8", "utf8") else description.encoding
     try:
-        with path.open("rb") as raw:
-            packed = raw.peek(2).startswith(GZIP_MAGIC)
-            stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
+        with unpacked(path) as stream:
             yield io.TextIOWrapper(stream, encoding=encoding, newline="")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not {description.encoding} throughout ({error.reason}); {_other(description)}"
-        ) from None
+    except UnicodeDecodeError:
+        raise complaint(path, description.encoding) from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise DataError(f"{path}: the gzipped file is damaged or cut off; pack or fetch it again") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}; check train and dev in the task file") from None
-
-
-def _other(description: Description) -> str:
-    other = "cp949" if description.encoding.casefold().startswith("utf") else "utf-8"
-    return f'try encoding = "{other}" in the task file, or convert the file'
 
 
 def separator_of(path: Path, description: Description) -> str:
@@ -78,17 +70,28 @@ def _separated(path: Path, description: Description) -> Iterator[tuple[int, dict
         lines = csv.reader(
             text, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=quotes
         )
-        try:
-            yield from _named(lines, path, description)
-        except csv.Error as error:
-            raise DataError(
-                f"{path}, line {lines.line_num}: {error}; mend the quotes there, or say quotes = false in the task file"
-            ) from None
+        yield from _named(_numbered(lines, path), path, description)
 
 
-def _named(lines: Any, path: Path, description: Description) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered(lines: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the line where each begins: quoted fields may hold line breaks."""
+    begins = 1
+    try:
+        for fields in lines:
+            yield begins, fields
+            begins = lines.line_num + 1
+    except csv.Error as error:
+        what = "a quote opens in this row and never ends" if "end of data" in str(error) else str(error)
+        raise DataError(
+            f"{path}, line {begins}: {what}; mend the quotes there, or say quotes = false in the task file"
+        ) from None
+
+
+def _named(
+    rows: Iterator[tuple[int, list[str]]], path: Path, description: Description
+) -> Iterator[tuple[int, dict[str, Any]]]:
     names: list[str] | None = None
-    for fields in lines:
+    for number, fields in rows:
         if not any(field.strip() for field in fields):
             continue
         if names is None:
@@ -99,10 +102,10 @@ def _named(lines: Any, path: Path, description: Description) -> Iterator[tuple[i
                 continue
         if len(fields) != len(names):
             raise DataError(
-                f"{path}, line {lines.line_num}: {len(fields)} fields instead of {len(names)}; mend the line, or "
+                f"{path}, line {number}: {len(fields)} fields instead of {len(names)}; mend the line, or "
                 "separator or quotes in the task file"
             )
-        yield lines.line_num, dict(zip(names, fields, strict=True))
+        yield number, dict(zip(names, fields, strict=True))
 
 
 def _json_lines(path: Path, description: Description) -> Iterator[tuple[int, Any]]:
