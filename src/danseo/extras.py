@@ -22,7 +22,7 @@ PACKAGES = {
     "ko": ("kiwipiepy",),
     "sweep": ("optuna", "ray"),
     "onnx": ("onnx", "onnxruntime", "tokenizers", "ufal.chu-liu-edmonds"),
-    "serve": ("httptools", "starlette", "uvicorn"),
+    "serve": ("httptools", "starlette", "uvicorn", "uvloop"),
     "llm": ("llguidance", "peft"),
     "spacy": ("spacy", "kiwipiepy"),
     "gliner": ("gliner2", "torch", "transformers", "peft"),
