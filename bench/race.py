@@ -15,11 +15,12 @@ from pathlib import Path
 from measuring import ResultTable, say
 from proof_decoders import shortened
 
+from danseo.data import find
 from danseo.data.halves import in_half
 from danseo.experiment import run_experiment
+from danseo.predictions.file import read_predictions
 from danseo.pretraining.folders import RESULT
 from danseo.recipes import configured
-from danseo.runs.answers import open_members
 from danseo.runs.directory import Run
 from danseo.scoring.score import measure
 from danseo.tasks import get_task
@@ -55,11 +56,11 @@ def select_score(name: str, encoder: Path, options: argparse.Namespace) -> float
     data = options.folder / "data"
     config = configured(name, str(encoder), "small", {**FITTING, "precision": options.precision})
     run = run_experiment(config, data, options.folder / "runs", quiet=True)
-    members = open_members([run.path], str(data))
-    task, answers = members.task, members.listed[0].predictions
-    chosen = in_half(task, members.examples, "select")
-    found = measure(task, [members.examples[k] for k in chosen], [answers[k] for k in chosen])
-    return found[task.headline].value()
+    task = run.task
+    examples = find.load(task, "dev", data)
+    answers = read_predictions(run.path / "predictions" / "dev.jsonl", task, examples)
+    chosen = in_half(task, examples, "select")
+    return measure(task, [examples[k] for k in chosen], [answers[k] for k in chosen])[task.headline].value()
 
 
 def main() -> None:
