@@ -1,6 +1,7 @@
 """Proof on real data: a decoder-only language model with adapters, both ways against causal, beside the linear floor.
 
-    python bench/proof_decoders.py MODEL [--data DIR] [--folder DIR] [--train N] [--dev N] [--epochs N] [TASK …]
+    python bench/proof_decoders.py MODEL [--data DIR] [--folder DIR] [--train N] [--dev N] [--epochs N] [--max-length N]
+                                          [--attention bidirectional,causal] [TASK …]
 
 The first examples of each file make the data. Runs go into the folder and are resumed; docs/findings.md has the table.
 """
@@ -19,7 +20,7 @@ from danseo.runs.scores import headline_of
 from danseo.tasks import get_task
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = {"lora": 16, "learning_rate": 5e-4, "batch_size": 16, "evaluations": 1, "max_length": 128}
+SETTINGS = {"lora": 16, "learning_rate": 5e-4, "batch_size": 16, "evaluations": 1}
 FLOORED = ("ynat", "sts", "nli", "re")
 
 
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=1000)
     parser.add_argument("--dev", type=int, default=500)
     parser.add_argument("--epochs", type=float, default=2)
+    parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--attention", default="bidirectional,causal")
     given = parser.parse_intermixed_args()
     data = given.folder / f"data-{given.train}-{given.dev}"
@@ -64,7 +66,7 @@ def main() -> None:
         if name in FLOORED:
             rows.append((name, "linear", *scored(name, "linear", {}, data, given.folder / "runs")))
         for attention in given.attention.split(","):
-            settings = {**SETTINGS, "epochs": given.epochs, "head.attention": attention}
+            settings = {**SETTINGS, "epochs": given.epochs, "max_length": given.max_length, "head.attention": attention}
             rows.append((name, attention, *scored(name, given.model, settings, data, given.folder / "runs")))
         print(to_markdown(Table("decoders", columns, rows)), flush=True)
 
