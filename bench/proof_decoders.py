@@ -32,7 +32,9 @@ def shortened(root: Path, folder: Path, name: str, counts: dict[str, int]) -> No
         target.parent.mkdir(parents=True, exist_ok=True)
         text = read_bytes(find.require_file(task, split, root)).decode()
         if target.suffix == ".json":
-            target.write_text(json.dumps(json.loads(text)[:count], ensure_ascii=False), encoding="utf-8")
+            found = json.loads(text)
+            cut = {**found, "data": found["data"][:count]} if isinstance(found, dict) else found[:count]  # passages
+            target.write_text(json.dumps(cut, ensure_ascii=False), encoding="utf-8")
         else:
             target.write_text("\n\n".join(text.split("\n\n")[:count]) + "\n\n", encoding="utf-8")
 
