@@ -272,6 +272,19 @@ def test_orthogonal_brings_singular_values_near_one():
         assert 0.5 < values.min() <= values.max() < 1.4
 
 
+@pytest.mark.parametrize("rank", [2, 32])
+@pytest.mark.parametrize("shape", [(32, 32), (32, 48), (32, 64), (256, 32)])
+def test_orthogonal_takes_the_same_steps_whatever_the_shape(shape, rank):
+    """The small product of a wide matrix stands for the matrix, though rounding counts twice in it."""
+    torch.manual_seed(1)
+    matrices = torch.randn(2, shape[0], rank) @ torch.randn(2, rank, shape[1])
+    expected = matrices.double() / matrices.double().norm(dim=(-2, -1), keepdim=True)
+    for _ in range(5):
+        square = expected @ expected.mT
+        expected = 3.4445 * expected + (-4.7750 * square + 2.0315 * square @ square) @ expected
+    assert torch.allclose(orthogonal(matrices).double(), expected, atol=1e-2 if rank == 2 else 1e-3)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_muon_turns_the_matrices_of_layers_and_leaves_the_rest_to_adamw(family):
     plain, turned = network_of(family), network_of(family)
