@@ -1,4 +1,4 @@
-# make install | demo | test | test-systems | test-browser | test-trackers | check | bench[-NAME] | attack | proof[-NAME] | mini   (each sets up .venv first, once)
+# make install | demo | test | test-systems | test-browser | test-trackers | test-classic | check | bench[-NAME] | attack | proof[-NAME] | mini   (each sets up .venv first, once)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ LIGHT := $(VENV)/.installed-demo
 DANSEO := $(BIN)/danseo
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test test-systems test-browser test-trackers check format bench bench-scoring bench-training bench-probing bench-pretraining bench-tagger bench-using bench-pages attack proof proof-tasks \
+.PHONY: install demo test test-systems test-browser test-trackers test-classic check format bench bench-scoring bench-training bench-probing bench-pretraining bench-tagger bench-using bench-pages attack proof proof-tasks \
 	proof-masked proof-sweeps proof-llm proof-ner proof-own proof-re mini clean
 
 install: $(STAMP)
@@ -50,6 +50,14 @@ test-browser: $(STAMP)
 test-trackers: $(STAMP)
 	@$(BIN)/pip install -qq --constraint constraints.txt --editable '.[mlflow,wandb,trackio]'
 	@$(BIN)/python -m pytest -n 0 tests/exports/test_trackers.py
+
+# The worker of classic GLiNER checkpoints against the real package, which wants an environment of its own.
+CLASSIC := .venv-classic
+test-classic: $(STAMP)
+	@test -x $(CLASSIC)/bin/python || $(PYTHON) -m venv $(CLASSIC)
+	@$(CLASSIC)/bin/pip install -qq torch==$$($(BIN)/python -c "import torch; print(torch.__version__.split('+')[0])")
+	@$(CLASSIC)/bin/pip install -qq 'gliner>=0.2.20' 'transformers>=4.51,<5.17'
+	@DANSEO_SPAN_PYTHON=$(CLASSIC)/bin/python $(BIN)/python -m pytest -n 0 tests/systems/test_classic.py
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache

@@ -21,6 +21,8 @@ from danseo.tasks import get_task
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = {"lora": 16, "learning_rate": 5e-4, "batch_size": 16, "evaluations": 1}
+OF_TASK: dict[str, dict[str, Any]] = {"re": {"head.markers": "typed_punct_korean", "head.query": True}}
+"""Relations: types in words that the model knows, and the question first, so that the last piece has seen both."""
 FLOORED = ("ynat", "sts", "nli", "re")
 
 
@@ -68,7 +70,8 @@ def main() -> None:
         if name in FLOORED:
             rows.append((name, "linear", *scored(name, "linear", {}, data, given.folder / "runs")))
         for attention in given.attention.split(","):
-            settings = {**SETTINGS, "epochs": given.epochs, "max_length": given.max_length, "head.attention": attention}
+            settings = {**SETTINGS, **OF_TASK.get(name, {}), "epochs": given.epochs, "max_length": given.max_length}
+            settings["head.attention"] = attention
             rows.append((name, attention, *scored(name, given.model, settings, data, given.folder / "runs")))
         print(to_markdown(Table("decoders", columns, rows)), flush=True)
 

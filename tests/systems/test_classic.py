@@ -1,7 +1,9 @@
 """Classic GLiNER checkpoints behind a process of their own; a stand-in for the package answers."""
 
 import os
+import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from danseo.experiment import run_experiment
 from danseo.models.families import load_model
 from danseo.models.gliner import classic as classic_module
 from danseo.models.gliner.classic import PYTHON, merged, names_words
+from danseo.models.scratch import Size, make_encoder
 from danseo.models.spans import Span
 from danseo.records import TextExample
 from tests.tiny import quick_config
@@ -30,6 +33,9 @@ class GLiNER:
         made = cls()
         made.data_processor = SimpleNamespace()
         return made
+
+    def float(self):
+        return self
 
     def eval(self):
         pass
@@ -110,6 +116,36 @@ def test_weights_that_are_no_safetensors_are_refused(sample: Path, tmp_path: Pat
     (classic / "model.safetensors").rename(classic / "pytorch_model.bin")
     with pytest.raises(WorkFailed, match="has no safetensors weights"):
         run_experiment(quick_config("ner", f"gliner:{classic}", limit=20), sample, tmp_path / "runs", quiet=True)
+
+
+MAKE = """
+import sys
+from gliner import GLiNER, GLiNERConfig
+for mode in ("markerV0", "token_level"):
+    sizes = {"hidden_size": 16, "max_width": 24, "max_len": 128}
+    config = GLiNERConfig(model_name=sys.argv[1], span_mode=mode, name="tiny", **sizes)
+    GLiNER.from_config(config).save_pretrained(f"{sys.argv[2]}/{mode}", safe_serialization=True)
+"""
+
+
+@pytest.mark.skipif(not os.environ.get(PYTHON), reason=f"${PYTHON} names no Python with gliner; make test-classic does")
+def test_the_real_package_finds_spans_of_characters(sample: Path, tmp_path: Path):
+    """Random weights find anything, but always characters: no space at an end, none of a syllable's parts alone."""
+    encoder = make_encoder(tmp_path / "encoder", ["김서연은 부산에 산다."] * 9, "deberta-v2", Size(1, 16, 2, 60, 128))
+    subprocess.run([os.environ[PYTHON], "-c", MAKE, str(encoder), str(tmp_path)], check=True)
+    texts = ["김서연은 부산에 산다.", "가 😀 나", unicodedata.normalize("NFD", "한빛 전자"), "", " "]
+    for mode in ("markerV0", "token_level"):
+        found = classic_module.Worker(str(tmp_path / mode)).spans(texts, ["인물", "장소"], 0.0)
+        assert all(found[:3])
+        assert found[3:] == [[], []]
+        for text, spans in zip(texts, found, strict=True):
+            for start, end, word, score in spans:
+                assert text[start:end].strip() == text[start:end] != ""
+                assert not "\u1160" <= (text[end:] or " ")[0] <= "\u11ff"  # a vowel or an ending of the last syllable
+                assert word in ("인물", "장소")
+                assert 0 <= score <= 1
+        run = run_experiment(quick_config("ner", f"gliner:{tmp_path / mode}", limit=20), sample, tmp_path / "runs")
+        assert load_model(run).predict([TextExample("a", "김씨", ())])
 
 
 def test_neighbours_of_one_type_are_merged_for_nuner_zero():
