@@ -1,7 +1,7 @@
 """Task-adaptive training: an encoder goes on by masked words on the train texts of tasks, each text once, none of dev.
 
     python bench/adapt.py [-m MODEL] [--data DIR] [--folder DIR] [--epochs N] [TASK …]
-    python bench/proof.py -m FOLDER/adapted/model TASK …
+    python bench/proof.py -m FOLDER/adapted/model --recipe small TASK …
 
 The first command writes the texts and trains; the second one shows what that is worth beside the encoder as it was.
 """

@@ -44,7 +44,7 @@ def pretrained(name: str, options: argparse.Namespace) -> Path:
     folder: Path = options.folder / name.replace(" ", "-").replace(",", "")
     command = [sys.executable, "-m", "danseo", "pretrain", "--config", "mini", "--text", str(options.text)]
     command += ["--out", str(folder), "--minutes", str(options.minutes)]
-    settings = {"steps": 0, "threads": 1, "train.batch_size": 32, "train.precision": options.precision}
+    settings = {"threads": 1, "train.batch_size": 32, "train.precision": options.precision}
     settings |= {"save.checkpoints": 1, **LANES[name]}
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

@@ -126,7 +126,16 @@ def configured(config: Any, file: Path | None, settings: tuple[str, ...], named:
     from danseo.settings.values import with_settings
 
     path = settings_file(file, "pretrain") if file else None
-    return with_settings(config, said(type(config), options=named, assignments=settings, file=path))
+    return with_settings(config, said(type(config), options=_one_length(named), assignments=settings, file=path))
+
+
+def _one_length(named: dict[str, Any]) -> dict[str, Any]:
+    """The options, of which the one that says how long silences what a file says in another measure."""
+    given = [name for name in ("steps", "epochs", "minutes") if named.get(name) is not None]
+    if len(given) > 1:
+        raise DanseoError(f"--{given[0]} and --{given[1]} are both given; choose one")
+    silent = {name: 0 for name in ("steps", "minutes") if given and name in named and name not in given}
+    return {**named, **silent}
 
 
 def _items(probes: Path | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -441,7 +441,7 @@ def _block(guid: str, phrase: _Phrase) -> str:
     return "\n".join(lines) + "\n"
 
 
-DEMO = {"epochs": 3, "batch_size": 16}
+DEMO = {"epochs": 3, "batch_size": 16, "optimizer": "adamw", "learning_rate": 5e-4}
 """How the demo trains the encoder in the box on it."""
 
 

@@ -526,7 +526,7 @@ class _Pair(NamedTuple):
     hypothesis: str
 
 
-DEMO = {"epochs": 4, "batch_size": 16, "optimizer": "muon", "learning_rate": 1e-3}
+DEMO = {"epochs": 4, "batch_size": 16}
 """How the demo trains the encoder in the box on it."""
 
 

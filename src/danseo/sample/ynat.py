@@ -218,7 +218,7 @@ _NEIGHBOURS = {
     "세계": "정치", "IT과학": "경제", "스포츠": "생활문화",
 }  # fmt: skip
 
-DEMO = {"epochs": 3}
+DEMO = {"epochs": 3, "batch_size": 32, "optimizer": "adamw", "learning_rate": 5e-4}
 """How the demo trains the encoder in the box on it."""
 
 
