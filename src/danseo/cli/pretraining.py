@@ -134,7 +134,7 @@ def _one_length(named: dict[str, Any]) -> dict[str, Any]:
     given = [name for name in ("steps", "epochs", "minutes") if named.get(name) is not None]
     if len(given) > 1:
         raise DanseoError(f"--{given[0]} and --{given[1]} are both given; choose one")
-    silent = {name: 0 for name in ("steps", "minutes") if given and name in named and name not in given}
+    silent: dict[str, Any] = {name: 0 for name in ("steps", "minutes") if given and name in named and name not in given}
     return {**named, **silent}
 
 
