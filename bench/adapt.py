@@ -21,11 +21,13 @@ SETTINGS = {"train.learning_rate": 1e-3, "train.schedule": "linear", "train.batc
 
 def train_texts(root: Path, names: list[str]) -> list[str]:
     """The texts of train that do not stand in the dev file of any task."""
-    kept = {text for task in TASKS.values() for example in find.load(task, "dev", root) for text in texts_of(example)}
+    held_out = {
+        text for task in TASKS.values() for example in find.load(task, "dev", root) for text in texts_of(example)
+    }
     found: dict[str, None] = {}
     for name in names:
         for example in find.load(get_task(name), "train", root):
-            found |= dict.fromkeys(text for text in texts_of(example) if text not in kept)
+            found |= dict.fromkeys(text for text in texts_of(example) if text not in held_out)
     return list(found)
 
 

@@ -442,7 +442,7 @@ def _block(guid: str, phrase: _Phrase) -> str:
 
 
 DEMO = {"epochs": 3, "batch_size": 16, "optimizer": "adamw", "learning_rate": 5e-4}
-"""How the demo trains the encoder in the box on it."""
+"""How the demo trains the encoder in the box on it: by AdamW, whose steps are cheaper than those of the recipe."""
 
 
 def make(split: str, rng: random.Random) -> str:
