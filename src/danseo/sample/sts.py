@@ -333,15 +333,12 @@ def _pair(kind: str, split: str, rng: random.Random) -> _Pair:
 
 
 def _near_pair(kind: str, domain: str, split: str, rng: random.Random) -> list[str]:
-    """Two sentences from the frames of one meaning, in either order."""
+    """Two sentences in two frames of one meaning, in either order; a detail never differs in the same words."""
     frames = _frames(rng.choice(rng.choice(list(_MEANINGS[domain].values()))), split)
     frame, other = rng.sample(frames, 2)
     words = draw(slots(frame), _WORDS, split, rng)
-    if kind == "detail":
-        other_words = _changed(words, split, rng)
-        sentences = [fill(frame, words), fill(rng.choice((frame, other)), other_words)]
-    else:
-        sentences = [fill(frame, words), fill(other, words)]
+    other_words = _changed(words, split, rng) if kind == "detail" else words
+    sentences = [fill(frame, words), fill(other, other_words)]
     if kind == "extra":
         sentences[1] = rng.choice(_EXTRAS[domain]).format(sentences[1])
     return rng.sample(sentences, 2)
