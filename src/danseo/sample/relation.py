@@ -144,7 +144,7 @@ _INVERSES = {
     "org:alternate_names": "org:alternate_names",
 }
 
-DEMO = {"epochs": 5, "batch_size": 16}
+DEMO = {"epochs": 4, "batch_size": 16, "optimizer": "muon", "learning_rate": 1e-3}
 """How the demo trains the encoder in the box on it."""
 
 
