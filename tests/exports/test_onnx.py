@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -22,6 +23,7 @@ from danseo.models.encoder.model import Encoder
 from danseo.models.exported import NETWORK, Exported, load_exported, open_session
 from danseo.models.families import load_model
 from danseo.models.protocol import Loading
+from danseo.records import TextExample
 from danseo.tasks import TASKS
 from danseo.training.workers import Workers
 from tests.tiny import FAMILIES, assert_same_answers, quick_config, read_split, tiny_decoder, tiny_encoder
@@ -48,11 +50,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, run) -> Path:
 
 
 def both_ways(model: Encoder, path: Path, sample: Path):
-    """The answers of torch and of the exported network."""
-    assert onnx._write_network(model, path) < 1e-4
+    """The answers of the exported network and of torch, which is asked first: layers may be written anew for it."""
     examples = read_split(sample, model.task.name, "dev", 6)
-    exported = Exported(model.kind, open_session(path), 32, 1)
-    return exported.predict(examples), model.predict(examples)
+    usual = model.predict(examples)
+    assert onnx._write_network(model, path) < 1e-4
+    return Exported(model.kind, open_session(path), 32, 1).predict(examples), usual
 
 
 @pytest.mark.parametrize(("task", "architecture"), KINDS)
@@ -75,6 +77,29 @@ def test_every_family_answers_the_same(family: str, sample: Path, tmp_path: Path
     folder = tiny_encoder(tmp_path, sample, family, layers=1 if family != "modernbert" else 2)
     model = Encoder(quick_config("ynat", folder, max_length=64), TASKS["ynat"], Workers("cpu"))
     assert_same_answers(*both_ways(model, tmp_path / NETWORK, sample))
+
+
+def test_lean_layers_are_the_same_beyond_their_window_and_with_biases(sample: Path, tmp_path: Path) -> None:
+    import torch
+    from onnx import load
+
+    folder = tiny_encoder(tmp_path, sample, "modernbert", layers=3, positions=300)
+    model = Encoder(quick_config("ner", folder, max_length=300), TASKS["ner"], Workers("cpu"))
+    network = model.network.float().eval().cpu()
+    for name, part in network.named_modules():
+        if name.endswith(("Wi", "Wqkv")):
+            part.bias = torch.nn.Parameter(torch.randn(part.out_features))
+    examples = [TextExample("1", "서울에 비가 왔다.", None), TextExample("2", "서울에 비가 왔다. " * 30, None)]
+    batch = network.collate(model.kind.encode(examples, with_gold=False), model.kind, False)
+    assert batch["input_ids"].shape[1] > 1.5 * network.model.config.local_attention
+    with torch.inference_mode():
+        wanted = network(batch)["logits"].numpy()
+    onnx._write_network(model, tmp_path / NETWORK)
+    made = onnx._run(tmp_path / NETWORK, batch, ["logits"])["logits"]
+    there = batch["attention_mask"].bool().numpy()
+    np.testing.assert_allclose(made[there], wanted[there], atol=1e-4)
+    names = [node.op_type for node in load(tmp_path / NETWORK).graph.node]
+    assert names.count("RotaryEmbedding") == 2 * 3
 
 
 def test_a_folder_answers_as_its_run(run, folder: Path, sample: Path) -> None:

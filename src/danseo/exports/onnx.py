@@ -68,6 +68,7 @@ def _write_network(model: "Encoder", path: Path) -> float:
     """The network as a graph, and how far its outputs are from those of torch."""
     import torch
 
+    from danseo.exports.lean import write_leanly
     from danseo.models.encoder.decoder import is_decoder
 
     if is_decoder(facts := model.network.model.config):  # their masks do not survive the tracing
@@ -79,6 +80,7 @@ def _write_network(model: "Encoder", path: Path) -> float:
     batches = [network.collate(part, model.kind, False) for part in (features[:2], features[2:], features[1:])]
     with torch.inference_mode():
         wanted = [network(batch) for batch in batches]
+    write_leanly(network)
     try:
         _trace(network, batches[0], list(wanted[0]), path)
         made = [_run(path, batch, list(wanted[0])) for batch in batches]
