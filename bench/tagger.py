@@ -46,7 +46,7 @@ Way = Callable[[], Any]
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--seconds", type=float, default=70)
     parser.add_argument("--sentences", type=int, default=300)
     return parser.parse_args()
 
