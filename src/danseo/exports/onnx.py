@@ -68,8 +68,8 @@ def _write_network(model: "Encoder", path: Path) -> float:
     """The network as a graph, and how far its outputs are from those of torch."""
     import torch
 
-    from danseo.exports.lean import write_leanly
     from danseo.models.encoder.decoder import is_decoder
+    from danseo.models.encoder.lean import write_leanly
 
     if is_decoder(facts := model.network.model.config):  # their masks do not survive the tracing
         raise DanseoError(
