@@ -165,8 +165,8 @@ def shown(lines: Sequence[Line], found: Measured, threads: int) -> bool:
         table.add(name, round(len(lines) / statistics.median(seconds), 1), round(gain, 2), as_usual)
         if as_usual and as_usual >= LEAST_EQUAL:
             gains[name] = gain
-    alike, same = agreement(lines, found.answers[THEIRS], found.answers[OURS])
     best, due = max(gains, key=lambda name: gains[name]), min(LEAST_GAIN, LEAST_SHARE * found.bound)
+    alike, same = agreement(lines, found.answers[THEIRS], found.answers[best])
     print(f"\n{best} is {gains[best]:.1f} × the pipeline (due: {due:.1f}; bound of fp32: {found.bound:.1f})")
     print(f"of {alike} sentences that the pipeline reads alike and labels legally, {same} have the same answer")
     return gains[best] >= due and same == alike

@@ -160,7 +160,7 @@ def test_a_damaged_folder_is_named(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     (copy / NETWORK).write_bytes(b"nothing")
-    with pytest.raises(DanseoError, match="cannot be opened"):
+    with pytest.raises(DataError, match="cannot be opened"):
         load_exported(copy, Loading())
     (copy / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match=r"tokenizer\.json is damaged"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from danseo.errors import DanseoError, DataError, WorkFailed
+from danseo.errors import DanseoError, DataError
 from danseo.extras import require
 from danseo.files import read_bytes
 from danseo.models.encoder.kind import Kind, batch_of
@@ -129,4 +129,4 @@ def open_session(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # one of many, none of which has a common parent
-        raise WorkFailed(f"{path} cannot be opened: {' '.join(str(error).split())[:200]}; export it again") from None
+        raise DataError(f"{path} cannot be opened: {' '.join(str(error).split())[:200]}; export it again") from None
