@@ -11,12 +11,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from measuring import texts_of
+
 from danseo.data import find
-from danseo.demo import texts_of
 from danseo.tasks import TASKS, get_task
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = {"train.learning_rate": 1e-3, "train.schedule": "linear", "train.batch_size": 64, "save.checkpoints": 4}
+SETTINGS = {
+    "train.learning_rate": 1e-3,
+    "train.lr_scheduler_type": "linear",
+    "train.batch_size": 64,
+    "save.checkpoints": 4,
+}
 
 
 def train_texts(root: Path, names: list[str]) -> list[str]:
@@ -44,7 +50,7 @@ def main() -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n\n".join(" ".join(text.split()) for text in texts) + "\n", encoding="utf-8")
     print(f"{len(texts):,} texts in {file}", flush=True)
-    command = [sys.executable, "-m", "danseo", "pretrain", "--config", "mini", "--from", options.model]
+    command = [sys.executable, "-P", "-m", "danseo", "pretrain", "--config", "mini", "--from", options.model]
     command += ["--text", str(file), "--epochs", options.epochs, "--out", str(options.folder / "adapted")]
     for key, value in SETTINGS.items():
         command += ["--set", f"{key}={value}"]

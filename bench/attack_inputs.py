@@ -53,7 +53,7 @@ def fuzz(workdir: Path, size: float, seed: int, limit: Limit) -> list[dict[str, 
         for number in range(max(3, math.ceil(WHOLE * size * reader.share / total))):
             if own.is_over and number >= 3:
                 break
-            broken, what = damage.damaged(content, reader.damages, f"{seed} {reader.name}", number)
+            broken, what = damage.damaged(content, reader.damages, f"{seed} {number_of_reader}", number)
             if reader.is_odd and number % 5 == 0:
                 odd = damage.ODD_FILES[number // 5 % len(damage.ODD_FILES)]
                 damage.put_in_place(reader.path, odd)
@@ -102,7 +102,7 @@ def _outcome(read: Callable[[], object]) -> str:
 
 def readers(workdir: Path, damage: Any) -> list[Reader]:
     """Everything that reads what others may have written."""
-    from danseo.sample import write_sample
+    from danseo.data.sample import write_sample
 
     write_sample(workdir / "sample")
     return [
@@ -115,17 +115,15 @@ def readers(workdir: Path, damage: Any) -> list[Reader]:
 
 
 def _shortened(task: Any, workdir: Path) -> bytes:
-    tests: Any = importlib.import_module("tests.test_fuzz")
-    content: bytes = tests.shortened(task, workdir / "sample" / task.folder / task.file("dev"))
+    test_fuzz: Any = importlib.import_module("tests.test_fuzz")
+    content: bytes = test_fuzz.shorten(task, workdir / "sample" / task.folder / task.file("dev"))
     return content
 
 
 def _data(workdir: Path, damage: Any) -> list[Reader]:
-    import pyarrow.parquet as pq
-
     from danseo.tasks import TASKS
 
-    tests: Any = importlib.import_module("tests.test_fuzz")
+    test_fuzz: Any = importlib.import_module("tests.test_fuzz")
     found = []
     for task in TASKS.values():
         path = workdir / "data" / task.file("dev")
@@ -135,15 +133,14 @@ def _data(workdir: Path, damage: Any) -> list[Reader]:
         found.append(Reader(f"data files: {task.name}", path, partial(task.read, path), damages, 4, True))
     for name in ("ynat", "ner", "dp", "mrc"):
         task, path = TASKS[name], workdir / "data" / f"{name}-validation-00000-of-00001.parquet"
-        examples = task.read(workdir / "sample" / task.folder / task.file("dev"))[:4]
-        pq.write_table(tests.hub_table(name, examples), path)
+        path.write_bytes(test_fuzz.parquet_bytes(test_fuzz.HUB[name]))
         found.append(Reader(f"parquet files: {name}", path, partial(task.read, path), damage.HUB_DAMAGES, 2))
     return found
 
 
 def _predictions(workdir: Path, damage: Any) -> list[Reader]:
-    from danseo.predictions.file import read_predictions, write_predictions
-    from danseo.scoring.baselines import baseline
+    from danseo.data.prediction_file import read_predictions, write_predictions
+    from danseo.scoring.score import baseline
     from danseo.tasks import TASKS
 
     found = []
@@ -157,16 +154,20 @@ def _predictions(workdir: Path, damage: Any) -> list[Reader]:
 
 
 def _settings(workdir: Path, damage: Any) -> list[Reader]:
-    from danseo.config import RunConfig, read_config
-    from danseo.search.space import read_space_file
-    from danseo.settings.written import read_settings, to_toml
-    from danseo.sweeps.space import read_sweep
+
+    from danseo.config.base import read_settings, to_toml
+    from danseo.config.run import RunConfig, read_config
+    from danseo.sweeps.search_space import read_space_file
+    from danseo.sweeps.sweep_file import read_sweep
 
     files: dict[str, tuple[str, Callable[[Path], object]]] = {
         "config": (to_toml(RunConfig(task="ynat", model="majority")), read_config),
-        "recipe": ("learning_rate = 5e-5\nepochs = 3\n[head]\n", lambda path: read_settings(path, RunConfig)),
+        "recipe": (
+            "learning_rate = 5e-5\nepochs = 3\n[encoder]\npooling = 'cls'\n",
+            lambda path: read_settings(path, RunConfig),
+        ),
         "sweep": (
-            "task = 'ynat'\nmodel = 'majority'\nepochs = 2\n[grid]\nseed = [1, 2]\nlimit = [10, 20]\n",
+            "task = 'ynat'\nmodel = 'majority'\nepochs = 2\n[grid]\nseed = [1, 2]\nmax_train_samples = [10, 20]\n",
             lambda path: read_sweep(path).configs(),
         ),
         "space": (
@@ -178,25 +179,25 @@ def _settings(workdir: Path, damage: Any) -> list[Reader]:
     for name, (text, read) in files.items():
         path = workdir / f"{name}.toml"
         path.write_text(text, "utf-8")
-        found.append(Reader(f"settings files: {name}", path, partial(read, path), damage.BYTE_DAMAGES, 4, True))
+        found.append(Reader(f"settings files: {name}", path, partial(read, path), damage.TOML_DAMAGES, 4, True))
     return found
 
 
 def _texts(workdir: Path, damage: Any) -> list[Reader]:
-    from danseo.data.lines import lines_in, read_line
-    from danseo.probing.items import read_items, shipped_items, write_items
+    from danseo.data.input_reader import group_lines, read_line
+    from danseo.mlm.probing.items import read_bundled_items, read_items, write_items
     from danseo.tasks import TASKS
     from danseo.text.documents import read_documents
 
     items, text, lines = workdir / "items.jsonl", workdir / "text.txt", workdir / "lines.jsonl"
-    write_items(items, shipped_items("dev")[:4])
+    write_items(items, read_bundled_items("dev")[:4])
     text.write_text("서울에 비가 왔다.\n\n부산에도 비가 왔다.\n", "utf-8")
     question = {"context": "서울에 비가 왔다.", "question": "어디에 왔나?"}
     lines.write_text(json.dumps(question, ensure_ascii=False) + "\n", "utf-8")
 
     def read_lines() -> None:
         with lines.open("rb") as file:
-            for group in lines_in(file, 10):
+            for group in group_lines(file, 10):
                 for number, line in group:
                     read_line(line, number, TASKS["mrc"])
 
@@ -213,7 +214,7 @@ def _runs(workdir: Path, damage: Any) -> list[Reader]:
 
     tiny: Any = importlib.import_module("tests.tiny")
     encoder = tiny.tiny_encoder(workdir / "tiny", workdir / "sample")
-    quick = {"limit": 16, "evaluations": 1, "epochs": 0.5}
+    quick = {"max_train_samples": 16, "evals_per_epoch": 1, "epochs": 0.5}
     found = []
     for task, model in (("ynat", "majority"), ("ynat", "linear"), ("ner", encoder)):
         config = tiny.quick_config(task, model, **quick)
@@ -222,28 +223,29 @@ def _runs(workdir: Path, damage: Any) -> list[Reader]:
         for path in sorted(path for path in run.rglob("*") if path.is_file() and path.name != "tokenizer.json"):
             is_model = path.parent.name == "model"
             read = _predicting(run, workdir) if is_model else _reading(run, workdir)
-            damages = damage.JSON_DAMAGES if path.suffix in (".json", ".jsonl") else damage.BYTE_DAMAGES
+            by_suffix = {".json": damage.JSON_DAMAGES, ".jsonl": damage.JSON_DAMAGES, ".toml": damage.TOML_DAMAGES}
+            damages = by_suffix.get(path.suffix, damage.BYTE_DAMAGES)
             kind = "model folders" if is_model else "run directories"
             found.append(Reader(f"{kind}: {path.relative_to(workdir)}", path, read, damages, 0.5, True))
     return found
 
 
 def _predicting(run: Path, workdir: Path) -> Callable[[], object]:
-    from danseo.predict.stream import predict_lines
+    from danseo.inference.predict import predict_lines
 
     (workdir / "one.txt").write_text("서울에 비가 왔다.\n", "utf-8")
     return lambda: predict_lines(run, str(workdir / "one.txt"), workdir / "answers.jsonl", device="cpu")
 
 
 def _reading(run: Path, workdir: Path) -> Callable[[], object]:
-    from danseo.runs.answers import open_members
     from danseo.runs.index import find_runs
-    from danseo.runs.layouts.choose import Choice, chosen_tables
+    from danseo.runs.predictions import open_members
+    from danseo.tables.choose import TableChoice, choose_tables
 
     other = workdir / "others" / run.name.replace("--s42--", "--s43--")
 
     def read() -> None:
-        for table in chosen_tables(find_runs(run.parent), Choice()):
+        for table in choose_tables(find_runs(run.parent), TableChoice()):
             table.cells()
         open_members([run, other], str(workdir / "sample"))
 

@@ -6,6 +6,7 @@ the same in two undisturbed runs has to be the same in one that was killed, and 
 
 import hashlib
 import importlib
+import json
 import os
 import random
 import shutil
@@ -21,8 +22,9 @@ from typing import Any
 from measuring import Limit, say
 
 CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
-QUICK = ["precision=fp32", "attention=eager", "threads=1", "batch_size=8"]
-IN_BETWEEN = (".part", "checkpoint", "checkpoint.old", "checkpoint.new", "best.safetensors", "standing.json")
+MEASURED = ("seconds", "wall_seconds", "peak_memory_gib")
+QUICK = ["precision=fp32", "attn_implementation=eager", "num_threads=1", "batch_size=8"]
+IN_BETWEEN = (".part", "checkpoint", "checkpoint.old", "checkpoint.new", "best.safetensors", "progress.json")
 
 
 @dataclass(frozen=True)
@@ -42,24 +44,27 @@ def settings(*chosen: str) -> list[str]:
 
 def targets(workdir: Path) -> list[Target]:
     """What is attacked, made once."""
-    tests: Any = importlib.import_module("tests.tiny")
-    coref: Any = importlib.import_module("tests.pretraining.test_coref")
-    conftest: Any = importlib.import_module("tests.pretraining.conftest")
+    tiny: Any = importlib.import_module("tests.tiny")
+    coref: Any = importlib.import_module("tests.mlm.test_coref")
+    conftest: Any = importlib.import_module("tests.mlm.conftest")
+    from danseo.data.sample import write_sample
     from danseo.experiment import run_experiment
-    from danseo.models.scratch import Size, train_tokenizer
-    from danseo.sample import write_sample
+    from danseo.models.new_encoder import EncoderSize, train_tokenizer
 
     write_sample(workdir / "sample")
-    encoder = tests.tiny_encoder(workdir / "tiny", workdir / "sample", dropout=0.1)
+    encoder = tiny.tiny_encoder(workdir / "tiny", workdir / "sample", dropout=0.1)
     (workdir / "text.txt").write_text(coref.documents(), "utf-8")
-    tokenizer = train_tokenizer([coref.documents(200)] * 2, "bert", Size(vocabulary=300))
+    tokenizer = train_tokenizer([coref.documents(200)] * 2, "bert", EncoderSize(vocabulary=300))
     for step in (10, 20):
         folder = workdir / "masked" / f"checkpoint-{step}"
         conftest.masked_model("bert", tokenizer, positions=96).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     members = [
         run_experiment(
-            tests.quick_config("ynat", model, limit=200), workdir / "sample", workdir / "members", quiet=True
+            tiny.quick_config("ynat", model, max_train_samples=200),
+            workdir / "sample",
+            workdir / "members",
+            quiet=True,
         )
         for model in ("majority", "linear")
     ]
@@ -67,11 +72,13 @@ def targets(workdir: Path) -> list[Target]:
     (workdir / "space.toml").write_text("learning_rate = [1e-3, 2e-3]\n")
     data = ["--data", workdir / "sample"]
     trained = ["ynat", "-m", encoder, *data, "--runs", "runs", "--device", "cpu"]
-    short = settings("limit=24", "epochs=2", "evaluations=2")
+    short = settings("max_train_samples=24", "epochs=2", "evals_per_epoch=2")
     masked = ["--text", workdir / "text.txt", "--device", "cpu", "--out", "out"]
-    pre = settings("layers=1", "hidden=32", "heads=2", "vocabulary=300", "seq_len=64", "held_out=0.2", "steps=12")
+    pre = settings("num_hidden_layers=1", "hidden_size=32", "num_attention_heads=2", "vocab_size=300")
+    pre += settings("seq_len=64", "held_out_ratio=0.2", "steps=12")
     pre += ["--set=save.every_steps=4"]
-    fine = settings("nearest=5", "held_out=0.3", "limit=37", "held_out_items=20", "steps=8", "learning_rate=3e-3")
+    fine = settings("min_distance=5", "held_out_ratio=0.3", "max_train_items=37", "max_held_out_items=20", "steps=8")
+    fine += settings("learning_rate=3e-3")
     checkpoint = workdir / "masked" / "checkpoint-10"
     probe = ["probe", workdir / "masked", "--output-dir", "out", "--device", "cpu", "--precision", "fp32", "--quick"]
     storage = ["--storage", "sqlite:///study.db", "--study", "s", "--space", workdir / "space.toml", "--trials", 2]
@@ -136,7 +143,10 @@ def ended(pid: int, seconds: float = 240) -> int:
 
 def kill(pid: int) -> None:
     """The fork and the workers it has started, without a word."""
-    os.killpg(pid, signal.SIGKILL)
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has no group of its own yet
+        os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 
 
@@ -197,11 +207,19 @@ def killed_at(target: Target, workdir: Path, change: int) -> bool:
 def contents(target: Target, workdir: Path) -> dict[str, str]:
     """Every file of the results with the hash of what it holds; locks and the cache are no results."""
     return {
-        path.relative_to(workdir).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        path.relative_to(workdir).as_posix(): hashlib.sha256(_without_measurements(path)).hexdigest()
         for folder in target.results
         for path in (workdir / folder).rglob("*")
         if path.is_file() and ".locks" not in path.parts
     }
+
+
+def _without_measurements(path: Path) -> bytes:
+    """Return a file's bytes; environment.json without times and memory, which two runs share only by chance."""
+    if path.name != "environment.json":
+        return path.read_bytes()
+    found = json.loads(path.read_bytes())
+    return json.dumps({key: found[key] for key in found if key not in MEASURED}).encode()
 
 
 def leftovers(workdir: Path) -> list[str]:

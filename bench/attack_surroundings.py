@@ -100,12 +100,13 @@ def _asked(folder: Path, url: str, fault: str, patience: float = 5.0) -> dict[st
     keep = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "TRANSFORMERS_"))}
     words = ["train", "ynat", "-m", "org/tiny", "--data", "sample", "--timeout", f"{patience:g}"]
     began = time.monotonic()
-    command = [sys.executable, "-m", "danseo", *words]
+    command = [sys.executable, "-P", "-m", "danseo", *words]
     done = subprocess.run(command, env=keep | own, capture_output=True, text=True, cwd=folder, check=False)
     seconds = time.monotonic() - began
     lines = done.stderr.strip().splitlines()
     pages = [path for path in folder.rglob("*") if path.is_file() and path.read_bytes()[:1] == b"<"]
-    held = done.returncode == 1 and len(lines) == 1 and "Traceback" not in done.stderr and not pages
+    complaints = [line for line in lines if line.startswith("danseo:")]  # a slow machine also sees lines of progress
+    held = done.returncode == 1 and len(complaints) == 1 and "Traceback" not in done.stderr and not pages
     note = (
         f"exit {done.returncode} after {seconds:.0f} s with --timeout {patience:g}: {lines[-1][:110] if lines else ''}…"
     )
@@ -117,8 +118,8 @@ def _asked(folder: Path, url: str, fault: str, patience: float = 5.0) -> dict[st
 
 def ray(workdir: Path, size: float) -> list[dict[str, object]]:
     """Two nodes on this machine, one of which is killed in the middle of a sweep."""
-    name = "test_a_lost_node_loses_no_run_and_none_is_done_twice"
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", name, "tests/sweeps/test_ray.py"]
+    name = "test_a_lost_node_loses_no_run"
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-n", "0", "-k", name, "tests/sweeps/test_ray.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     said = (done.stdout.strip().splitlines() or [""])[-1]
     held = done.returncode == 0 and "skipped" not in said

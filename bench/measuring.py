@@ -1,8 +1,11 @@
-"""What the benches share: a limit of time, a table that is printed row by row, and the bound of the machine."""
+"""What the benches share: a limit of time, a table printed row by row, failures, and the bound of the machine."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from danseo.display.table import Table
 
@@ -44,15 +47,47 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def matrix_peak(seconds: float = 1.0, size: int = 1024) -> float:
-    """The most float32 operations per second that a matrix product reaches here, in GFLOP/s."""
+@contextmanager
+def one_line(part: str, failures: list[str]) -> Iterator[None]:
+    """Print a failing part as one line, and go on with the next."""
+    try:
+        yield
+    except Exception as error:
+        failures.append(part)
+        say(f"bench: {part} failed: {shorten_error(error)}")
+
+
+def shorten_error(error: BaseException) -> str:
+    """Return an error as one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def matrix_peak(
+    seconds: float = 1.0, shape: tuple[int, int, int] = (1024, 1024, 1024), precision: str = "fp32"
+) -> float:
+    """Return the most operations per second that a matrix product of this shape and precision reaches, in GFLOP/s."""
     import torch
 
-    one, other, best = torch.randn(size, size), torch.randn(size, size), float("inf")
+    rows, inner, columns = shape
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    one, other, best = torch.randn(rows, inner, dtype=dtype), torch.randn(inner, columns, dtype=dtype), float("inf")
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    multiply: Callable[[], Any] = partial(torch.matmul, one, other)
+    if precision == "int8":
+        from danseo.models.encoder.int8 import Int8Linear
+
+        multiply = partial(Int8Linear(torch.nn.Linear(inner, columns)), one)
     limit = Limit(seconds)
     while best == float("inf") or not limit.is_over:
         start = clock()
-        one @ other
+        multiply()
         best = min(best, clock() - start)
-    return 2 * size**3 / best / 1e9
+    return 2 * rows * inner * columns / best / 1e9
+
+
+def texts_of(example: Any) -> Iterator[str]:
+    """Yield the texts of an example, of a dialogue only the latest turns: the earlier ones are in other examples."""
+    for name in ("text", "pair", "question"):
+        if text := getattr(example, name, None):
+            yield text
+    yield from getattr(example, "turns", ())[-2:]

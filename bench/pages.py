@@ -12,13 +12,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from danseo.board.app import make_app
-from danseo.board.serving import _bound
-from danseo.board.store import RecordStore
+from danseo.board.app import make_app, open_listener
+from danseo.board.run_cache import RecordStore
+from danseo.data.sample import write_sample
 from danseo.experiment import run_experiment
-from danseo.recipes import configured
-from danseo.report.making import write_report
-from danseo.sample import write_sample
+from danseo.models.registry import configure_run
+from danseo.report.build import write_report
 from danseo.tasks import TASKS
 
 MANY, REPORTED = 2000, 104
@@ -71,7 +70,7 @@ def started_board(work: Path) -> tuple[dict[str, float], Any, int]:
     started, worked = time.perf_counter(), time.process_time()
     app = make_app(work / "many", str(work / "sample"), store=RecordStore(work / "index.sqlite"))
     took = {"seconds": round(time.perf_counter() - started, 2), "cpu_seconds": round(time.process_time() - worked, 2)}
-    listener = _bound("127.0.0.1", 0)
+    listener = open_listener("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
     threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not server.started:
@@ -83,8 +82,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as workdir:
         work = Path(workdir)
         write_sample(work / "sample")
-        configs = [configured(task, "majority", "default", {}) for task in TASKS]
-        configs += [configured(task, "linear", "default", {}) for task in ("ynat", "sts", "nli", "re")]
+        configs = [configure_run(task, "majority", "default", {}) for task in TASKS]
+        configs += [configure_run(task, "linear", "default", {}) for task in ("ynat", "sts", "nli", "re")]
         firsts = [run_experiment(c, work / "sample", work / "first", quiet=True).path for c in configs]
         (work / "many").mkdir()
         copies(firsts, work / "many", MANY, whole=False)
@@ -92,7 +91,7 @@ def main() -> int:
         cold = ask(port, "/runs")
         server.should_exit = True
         again, server, port = started_board(work)
-        restarted = ask(port, "/runs")
+        restart_positions = ask(port, "/runs")
         warm = [ask(port, "/runs") for _ in range(30)]
         new = [ask(port, f"/runs?q=s{k % 10}+a&page={k}") for k in range(1, 21)]  # none of them was asked before
         asked = [ask(port, "/live.json") for _ in range(10)]
@@ -105,7 +104,7 @@ def main() -> int:
             "first_start": fresh,
             "first_list": milliseconds([cold]),
             "next_start": again,
-            "first_list_after_restart": milliseconds([restarted]),
+            "first_list_after_restart": milliseconds([restart_positions]),
             "list": milliseconds(warm),
             "slowest_list_ms": round(1000 * max(each.seconds for each in warm), 1),
             "search": milliseconds(new),
@@ -117,7 +116,7 @@ def main() -> int:
             "report_seconds": round(time.perf_counter() - started, 1),
         }
     print(json.dumps(found, indent=2))
-    lists = (warm, [restarted], new)  # by the processor: what else the machine does is not the board's
+    lists = (warm, [restart_positions], new)  # by the processor: what else the machine does is not the board's
     good = all(milliseconds(each)["cpu_ms"] < LIST_MS for each in lists) and made["bytes"] / 1e6 < REPORT_MB
     print("pages: PASS" if good else "pages: FAIL")
     return 0 if good else 1

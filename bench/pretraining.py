@@ -23,19 +23,18 @@ from typing import Any
 import torch
 from measuring import Limit, ResultTable, matrix_peak, say
 
-from danseo.models.encoder.network import quiet_transformers
-from danseo.models.scratch import Size, encoder_config, train_tokenizer
-from danseo.pretraining.config import PretrainConfig
-from danseo.pretraining.encoding import encoded_parts
-from danseo.pretraining.packing import PackedRows, write_packed
-from danseo.pretraining.pretrain import text_fit
-from danseo.pretraining.text import stream
-from danseo.runs.directory import Run
-from danseo.settings.values import with_settings
-from danseo.training.loop import train_steps
-from danseo.training.optim import make_optimizer
-from danseo.training.rows import RowPlan
-from danseo.training.workers import Workers
+from danseo.config.base import update_config
+from danseo.config.mlm import PretrainConfig
+from danseo.mlm.corpus import stream_documents
+from danseo.mlm.masked_trainer import RowBatchPlan
+from danseo.mlm.packing import PackedRows, encode_parts, write_packed
+from danseo.mlm.pretraining import make_trainer
+from danseo.models.checkpoint import quiet_transformers
+from danseo.models.new_encoder import EncoderSize, make_encoder_config, train_tokenizer
+from danseo.runs.store import Run
+from danseo.training.distributed import Workers
+from danseo.training.optimizers import make_optimizer
+from danseo.training.training_loop import train_steps
 
 TEXT = Path(__file__).parents[2] / "shared" / "data" / "text" / "kowiki" / "kowiki_valid.txt.gz"
 TARGET = 3.0
@@ -63,7 +62,9 @@ def main() -> int:
         print("bench: no text; name files with --text", file=sys.stderr)
         return 0
     torch.set_num_threads(1)
-    config = with_settings(PretrainConfig(), {"seq_len": options.seq_len, "batch_size": options.batch, "threads": 1})
+    config = update_config(
+        PretrainConfig(), {"seq_len": options.seq_len, "batch_size": options.batch, "num_threads": 1}
+    )
     limit, peak = Limit(options.seconds), matrix_peak()
     with tempfile.TemporaryDirectory() as folder:
         ways, operations = prepared(options, config, Path(folder))
@@ -88,15 +89,15 @@ def parsed() -> argparse.Namespace:
 
 def prepared(options: argparse.Namespace, config: PretrainConfig, folder: Path) -> tuple[dict[str, Way], float]:
     """The two ways, and how many operations learning from a piece takes: the body, and the head at the gaps."""
-    documents = list(islice(stream(options.text), 400))
-    size = Size(options.layers, options.hidden, 4, options.vocabulary, options.seq_len, options.dropout)
+    documents = list(islice(stream_documents(options.text), 400))
+    size = EncoderSize(options.layers, options.hidden, 4, options.vocabulary, options.seq_len, options.dropout)
     tokenizer = train_tokenizer((document.text for document in documents), options.family, size)
-    parts = list(encoded_parts(documents, tokenizer, config))
+    parts = list(encode_parts(documents, tokenizer, config))
     write_packed(folder / "packed", iter(parts), len(tokenizer), config.text.seq_len, True)
 
     def model() -> Any:
         torch.manual_seed(1)
-        made = encoder_config(options.family, size, tokenizer)
+        made = make_encoder_config(options.family, size, tokenizer)
         return quiet_transformers().AutoModelForMaskedLM.from_config(made)
 
     rows = PackedRows(folder / "packed" / "train")
@@ -108,22 +109,22 @@ def prepared(options: argparse.Namespace, config: PretrainConfig, folder: Path) 
     }
     body, table = model().base_model, len(tokenizer) * options.hidden
     weights = sum(parameter.numel() for parameter in body.parameters()) - table
-    return ways, 6 * (weights + config.mask.probability * table)
+    return ways, 6 * (weights + config.mask.mlm_probability * table)
 
 
 def danseo_way(model: Any, tokenizer: Any, rows: PackedRows, config: PretrainConfig, run: Run) -> Way:
-    fit = text_fit(config, model, tokenizer, Workers("cpu"), run, lambda line: None)
+    fit = make_trainer(config, model, tokenizer, Workers("cpu"), run, lambda line: None)
     optimizer = make_optimizer(fit.network, config.train)
     lengths: Any = rows.lengths()
-    plan = RowPlan(lengths, config.train, 1, steps=10**9)
+    plan = RowBatchPlan(lengths, config.train, 1, steps=10**9)
     running = train_steps(fit.engine, rows, plan, optimizer, config.train)
 
     def some() -> Round:
         start = time.process_time()
         step = next(running)
-        return Round(step.pieces, step.padded, time.process_time() - start)
+        return Round(step.tokens, step.tokens, time.process_time() - start)
 
-    say(f"danseo computes in {fit.mode.precision} with {fit.mode.attention} attention")
+    say(f"danseo computes in {fit.engine.mode.precision} with {fit.engine.mode.attention} attention")
     return some
 
 

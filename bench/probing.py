@@ -23,16 +23,16 @@ from typing import Any
 
 from measuring import Limit, ResultTable, matrix_peak, say
 
-from danseo.models.encoder.network import quiet_transformers
-from danseo.models.scratch import Size, encoder_config, train_tokenizer
-from danseo.probing.items import ProbeItem, read_items, shipped_items, write_items
-from danseo.probing.probe import ProbeOptions, probe_model
-from danseo.probing.rules import cleaned, lenient
+from danseo.mlm.probing.items import ProbeItem, read_bundled_items, read_items, write_items
+from danseo.mlm.probing.probe import ProbeOptions, probe_model
+from danseo.mlm.probing.score import clean_token, match_lenient
+from danseo.models.checkpoint import quiet_transformers
+from danseo.models.new_encoder import EncoderSize, make_encoder_config, train_tokenizer
 from danseo.text.documents import read_documents
 
 ROOT = Path(__file__).parents[1]
 REAL_TEXT = ROOT.parent / "shared" / "data" / "text" / "kowiki" / "kowiki_valid.txt.gz"
-SIZE = Size(layers=12, hidden=768, heads=12, vocabulary=32000, positions=512)
+SIZE = EncoderSize(layers=12, hidden=768, heads=12, vocabulary=32000, positions=512)
 BATCH = 32  # of the old way
 FEW = 16  # gaps that show how many there is time for
 COST = 8  # times what danseo takes for a gap: all ways together, with something to spare
@@ -44,7 +44,7 @@ def texts(path: Path) -> Iterator[str]:
         for document in read_documents("bench", path):
             yield from (line[:400] for line in document.text.split("\n") if len(line) >= 200)
     else:
-        found = sorted({item.text for item in (*shipped_items("dev"), *shipped_items("test"))})
+        found = sorted({item.text for item in (*read_bundled_items("dev"), *read_bundled_items("test"))})
         for number in range(2000):
             yield " ".join(random.Random(number).sample(found, 3))[: 200 + number % 200]
 
@@ -69,7 +69,7 @@ def make_checkpoint(folder: Path, path: Path) -> Any:
 
     tokenizer = train_tokenizer(texts(path), "bert", SIZE)
     torch.manual_seed(0)
-    model = quiet_transformers().AutoModelForMaskedLM.from_config(encoder_config("bert", SIZE, tokenizer))
+    model = quiet_transformers().AutoModelForMaskedLM.from_config(make_encoder_config("bert", SIZE, tokenizer))
     counts = Counter(syllable for text in texts(path) for syllable in text if "가" <= syllable <= "힣")
     common = tokenizer.convert_tokens_to_ids([syllable for syllable, _ in counts.most_common(150)])
     model.cls.predictions.bias.data[common] += 1.0  # so that a random model hits something, and scores can differ
@@ -86,7 +86,7 @@ def peak() -> float:
 
 
 def danseo_way(folder: Path, items: list[ProbeItem], precision: str) -> dict[str, Any]:
-    from danseo.models.masked.load import MaskedModel
+    from danseo.models.mlm.masked_model import MaskedModel
 
     masked = MaskedModel.load(str(folder), "cpu", precision)
     loaded, start, work = peak(), time.perf_counter(), time.process_time()
@@ -114,15 +114,15 @@ def old_way(folder: Path, items: list[ProbeItem], precision: str) -> dict[str, A
     for cut in (1, 5):
         hits = 0
         for item, guesses in zip(items, fill(inputs, top_k=50, batch_size=BATCH), strict=True):
-            words = (cleaned(guess["token_str"]) for guess in guesses)
+            words = (clean_token(guess["token_str"]) for guess in guesses)
             nouns = [w for w in words if w and any(t.tag in ("NNG", "NNP") for t in kiwi.tokenize(w))][:cut]
-            hits += any(lenient(item.target, word) for word in nouns)
+            hits += any(match_lenient(item.target, word) for word in nouns)
         scores[f"lenient@{cut}"] = hits / len(items)
     seconds = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - work}
     return {**seconds, "loaded": loaded, **scores}
 
 
-WAYS = {"danseo": danseo_way, "old": old_way}
+OFFLINE_HINT = {"danseo": danseo_way, "old": old_way}
 
 
 def child(way: str, folder: Path, precision: str, cache: Path) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def child(way: str, folder: Path, precision: str, cache: Path) -> dict[str, Any]
     variables = {**os.environ, "DANSEO_CACHE": str(cache), "OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
     if done.returncode:
-        sys.exit(done.stderr[-2000:])
+        sys.exit(f"bench: {way} failed: {(done.stderr.strip() or 'no message').splitlines()[-1][:200]}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
 
@@ -158,7 +158,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--items", type=int, default=500, help="most gaps")
     parser.add_argument("--text", type=Path, default=REAL_TEXT)
     parser.add_argument("--precision", default="fp32", choices=["auto", "fp32", "bf16", "int8"])
-    parser.add_argument("--way", choices=WAYS)
+    parser.add_argument("--way", choices=OFFLINE_HINT)
     parser.add_argument("--folder", type=Path)
     return parser.parse_args()
 
@@ -167,7 +167,7 @@ def main() -> None:
     chosen = parsed()
     if chosen.way:  # a process of its own for each way
         items = read_items(chosen.folder / "items.jsonl")
-        print(json.dumps({**WAYS[chosen.way](chosen.folder, items, chosen.precision), "peak": peak()}))
+        print(json.dumps({**OFFLINE_HINT[chosen.way](chosen.folder, items, chosen.precision), "peak": peak()}))
         return
     limit = Limit(chosen.seconds)
     with tempfile.TemporaryDirectory(prefix="danseo-bench-") as position:

@@ -1,9 +1,9 @@
-"""Proof on real data: a decoder-only language model with adapters, both ways against causal, beside the linear floor.
+"""Compare decoder-only language models with adapters, bidirectional and causal, with the linear baseline on real data.
 
     python bench/proof_decoders.py MODEL [--data DIR] [--folder DIR] [--train N] [--dev N] [--epochs N] [--max-length N]
                                           [--attention bidirectional,causal] [TASK …]
 
-The first examples of each file make the data. Runs go into the folder and are resumed; docs/findings.md has the table.
+The first examples of each file make the data. Runs go into the folder and are resumed; docs/results.md has the table.
 """
 
 import argparse
@@ -15,15 +15,15 @@ from danseo.data import find
 from danseo.display.table import Table, to_markdown
 from danseo.experiment import run_experiment
 from danseo.files import read_bytes
-from danseo.recipes import configured
-from danseo.runs.scores import headline_of
+from danseo.models.registry import configure_run
+from danseo.runs.scores import get_headline
 from danseo.tasks import get_task
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = {"lora": 16, "learning_rate": 5e-4, "batch_size": 16, "evaluations": 1}
-OF_TASK: dict[str, dict[str, Any]] = {"re": {"head.markers": "typed_punct_korean", "head.query": True}}
+SETTINGS = {"encoder.lora_rank": 16, "learning_rate": 5e-4, "batch_size": 16, "evals_per_epoch": 1}
+OF_TASK: dict[str, dict[str, Any]] = {"re": {"encoder.markers": "typed_punct_korean", "encoder.add_query": True}}
 """Relations: types in words that the model knows, and the question first, so that the last piece has seen both."""
-FLOORED = ("ynat", "sts", "nli", "re")
+WITH_LINEAR = ("ynat", "sts", "nli", "re")
 
 
 def shortened(root: Path, folder: Path, name: str, counts: dict[str, int]) -> None:
@@ -43,8 +43,8 @@ def shortened(root: Path, folder: Path, name: str, counts: dict[str, int]) -> No
 
 def scored(name: str, model: str, settings: dict[str, Any], data: Path, runs: Path) -> tuple[object, ...]:
     """A row: the headline on all of the shortened dev with its interval, and how long it took."""
-    run = run_experiment(configured(name, model, "default", settings), data, runs)
-    found, facts = headline_of(run.read_json("scores.json"), "dev"), run.read_json("environment.json")
+    run = run_experiment(configure_run(name, model, "default", settings), data, runs)
+    found, facts = get_headline(run.read_json("scores.json"), "dev"), run.read_json("environment.json")
     assert found is not None
     low, high = found["interval"]
     return (found["value"], f"{low:.2f} – {high:.2f}", f"{facts.get('wall_seconds', 0):.0f}")
@@ -67,11 +67,11 @@ def main() -> None:
     rows: list[tuple[object, ...]] = []
     for name in given.tasks:
         shortened(given.data, data, name, {"train": given.train, "dev": given.dev})
-        if name in FLOORED:
+        if name in WITH_LINEAR:
             rows.append((name, "linear", *scored(name, "linear", {}, data, given.folder / "runs")))
         for attention in given.attention.split(","):
             settings = {**SETTINGS, **OF_TASK.get(name, {}), "epochs": given.epochs, "max_length": given.max_length}
-            settings["head.attention"] = attention
+            settings["encoder.attention_direction"] = attention
             rows.append((name, attention, *scored(name, given.model, settings, data, given.folder / "runs")))
         print(to_markdown(Table("decoders", columns, rows)), flush=True)
 

@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[2] / "shared" / "data" / "klue"
 _BOTH = (("--mode", "likelihood"), ("--mode", "generate"))
 _WEIGHED = [(*mode, *shots) for shots in ((), ("--shots", "5")) for mode in _BOTH]
 _WRITTEN: list[tuple[str, ...]] = [(), ("--shots", "5")]
-_SHORT = ("--set", "reply_tokens=160")  # a base model often repeats itself until its tokens are used up
+_SHORT = ("--set", "max_new_tokens=160")  # a base model often repeats itself until its tokens are used up
 RUNS: dict[str, list[tuple[str, ...]]] = {
     "ynat": _WEIGHED,
     "nli": _WEIGHED,
@@ -31,7 +31,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-def parsed() -> argparse.Namespace:
+def parse_template() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--gemma", default=os.environ.get("GEMMA", ""), help="folder of the checkpoint")
     parser.add_argument("--dev", type=int, default=300, help="dev examples per task")
@@ -92,15 +92,18 @@ def speed(options: argparse.Namespace) -> None:
 
 
 def made(gemma: str, name: str, **settings: Any) -> Any:
-    from danseo.config import RunConfig, TrainConfig
-    from danseo.models.llm.here import load_here
-    from danseo.models.llm.prompted import Prompted
-    from danseo.models.llm.settings import PromptConfig
+    from danseo.config.run import RunConfig
+    from danseo.config.train import TrainSettings
+    from danseo.models.llm.local_backend import load_local_backend
+    from danseo.models.llm.prompted_model import PromptedModel
+    from danseo.models.llm.settings import PromptSettings
     from danseo.tasks import TASKS
 
-    train = TrainConfig(precision="fp32")  # in which both ways can be held to the same numbers
-    config = RunConfig(task=name, model=f"llm:{gemma}", kind="prompt", prompt=PromptConfig(**settings), train=train)
-    return Prompted(config, TASKS[name], load_here(config, gemma, "cpu"))
+    train = TrainSettings(precision="fp32")  # in which both ways can be held to the same numbers
+    config = RunConfig(
+        task=name, model=f"llm:{gemma}", run_type="prompt", prompt=PromptSettings(**settings), train=train
+    )
+    return PromptedModel(config, TASKS[name], load_local_backend(config, gemma, "cpu"))
 
 
 def dev_of(name: str, count: int) -> list[Any]:
@@ -112,21 +115,21 @@ def dev_of(name: str, count: int) -> list[Any]:
 
 def writing_ratio(gemma: str, count: int, torch: Any, tokens: int = 24) -> tuple[object, ...]:
     """Free replies of so many tokens; one by one on a tenth of the prompts, the time scaled up."""
-    model = made(gemma, "ner", free=True, reply_tokens=tokens)
-    here, requests = model.source, [q.parts[0][1] for q in model.questions(dev_of("ner", count))]
+    model = made(gemma, "ner", unconstrained=True, max_new_tokens=tokens)
+    here, requests = model.backend, [q.parts[0][1] for q in model.questions(dev_of("ner", count))]
     found: dict[str, str] = {}
     began = time.perf_counter()
-    here.answer(requests, [r.guid for r in requests], lambda call: found.__setitem__(call.guid, call.text))
+    here.complete(requests, [r.guid for r in requests], lambda call: found.__setitem__(call.guid, call.text))
     ours = time.perf_counter() - began
     some = requests[:: max(1, count // 20)]
     began, equal = time.perf_counter(), 0
     for request in some:
-        ids = torch.tensor([here.writing.prompt(request.messages)])
+        ids = torch.tensor([here.chat.prompt(request.messages)])
         with torch.inference_mode():
             out = here.model.generate(
                 input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, do_sample=False
             )
-        equal += here.writing.text(out[0, ids.shape[1] :].tolist()).startswith(found[request.guid])
+        equal += here.chat.text(out[0, ids.shape[1] :].tolist()).startswith(found[request.guid])
     theirs = (time.perf_counter() - began) * len(requests) / len(some)
     title = f"{count} NER prompts, {tokens} tokens each (one by one: {len(some)}, scaled)"
     return title, theirs, ours, theirs / ours, f"{equal} of {len(some)} replies equal"
@@ -139,13 +142,13 @@ def weighing_ratio(gemma: str, count: int, torch: Any) -> tuple[object, ...]:
     began = time.perf_counter()
     model.ask(examples)
     ours = time.perf_counter() - began
-    here, request = model.source, model.questions(examples[:1])[0].parts[0][1]
+    here, request = model.backend, model.questions(examples[:1])[0].parts[0][1]
     weights = model.calls.known[request.key(here.identity())].weights
-    prompt = here.writing.prompt(request.messages)
+    prompt = here.chat.prompt(request.messages)
     began, worst = time.perf_counter(), 0.0
     some = list(request.choices.items())[::5]
     for label, text in some:
-        reply = [*here.writing.reply(text), here.writing.end]
+        reply = [*here.chat.reply(text), here.chat.end]
         with torch.inference_mode():
             logits = here.model(torch.tensor([[*prompt, *reply]]), logits_to_keep=len(reply) + 1).logits[0]
         chosen = torch.log_softmax(logits.double(), -1)  # float32 would lose unlikely tokens: 5e-4 for a label
@@ -195,7 +198,7 @@ def row_of(document: dict[str, Any]) -> tuple[object, ...]:
 
 
 def main() -> None:
-    options = parsed()
+    options = parse_template()
     if not options.gemma or not DATA.is_dir():
         raise SystemExit("proof_llm: name a checkpoint with --gemma FOLDER; the data is in ../shared/data/klue")
     if options.only != "table":

@@ -3,7 +3,7 @@
     python bench/proof_masked.py [--minutes 30] [--text DIR] [--probe-text FILE] [--folder DIR] [--items N]
 
 Probes are made of documents that are never trained on. Everything goes into the folder and is resumed; the Markdown
-tables at the end are what docs/findings.md quotes, the curves are learning_curve.png and probe_curve.png.
+tables at the end are what docs/results.md quotes, the curves are learning_curve.png and probe_curve.png.
 """
 
 import argparse
@@ -13,19 +13,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from danseo.config.base import read_settings, update_config
+from danseo.config.mlm import CorefConfig, PretrainConfig
+from danseo.config.recipes import find_configs_folder
 from danseo.display.table import to_markdown
-from danseo.pretraining.config import CorefConfig, PretrainConfig
-from danseo.pretraining.coref import CorefJob, coref
-from danseo.pretraining.pretrain import PretrainJob, pretrain
-from danseo.pretraining.tables import coref_tables, pretrain_tables
-from danseo.probing.build import BuildOptions
-from danseo.probing.command import Job, run_job
-from danseo.probing.items import ProbeItem, read_items
-from danseo.probing.making import make_sets
-from danseo.recipes import recipe_folder
-from danseo.runs.directory import Run
-from danseo.settings.values import with_settings
-from danseo.settings.written import read_settings
+from danseo.mlm.coref import CorefJob, coref
+from danseo.mlm.pretraining import PretrainJob, pretrain
+from danseo.mlm.probing.build import build_sets
+from danseo.mlm.probing.evaluation import ProbeJob, run_probe
+from danseo.mlm.probing.items import ProbeItem, read_items
+from danseo.mlm.probing.repeated_nouns import BuildOptions
+from danseo.mlm.tables import coref_tables, pretrain_tables
+from danseo.runs.store import Run
 from danseo.text.morphology import KiwiAnalyser
 
 WIKI = Path(__file__).parents[2] / "shared" / "data" / "text" / "kowiki"
@@ -41,10 +40,10 @@ def main() -> None:
     run = pretrained(options, texts, items)
     for table in pretrain_tables(run):
         print(to_markdown(table), flush=True)
-    outcome = run_job(Job((str(run.path),), items=options.folder / "probes", output=options.folder / "probed"))
-    for table in outcome.tables():
+    report = run_probe(ProbeJob((str(run.path),), items=options.folder / "probes", output=options.folder / "probed"))
+    for table in report.tables():
         print(to_markdown(table), flush=True)
-    print(f"curves: {outcome.curve}, {run.path / 'learning_curve.png'}", flush=True)
+    print(f"curves: {report.curve}, {run.path / 'learning_curve.png'}", flush=True)
     for table in coref_tables(tuned(options, texts, run, items)):
         print(to_markdown(table), flush=True)
 
@@ -68,26 +67,31 @@ def probe_items(options: argparse.Namespace, texts: tuple[Path, ...]) -> list[Pr
     folder = options.folder / "probes"
     if not (folder / "manifest.json").is_file():
         rules = BuildOptions(limit=options.items)
-        sets = make_sets([options.probe_text], folder, rules, KiwiAnalyser(), against=texts)
+        sets = build_sets([options.probe_text], folder, rules, KiwiAnalyser(), against=texts)
         print(json.dumps(sets.manifest.get("overlap"), ensure_ascii=False), file=sys.stderr)
     return read_items(folder)
 
 
 def pretrained(options: argparse.Namespace, texts: tuple[Path, ...], items: list[ProbeItem]) -> Run:
-    from danseo.settings.values import parse_setting
+    from danseo.config.base import parse_assignment
 
-    settings = read_settings(recipe_folder() / "pretrain" / "small.toml", PretrainConfig)
-    config = with_settings(PretrainConfig(), settings)
-    config = with_settings(config, {"minutes": options.minutes, "checkpoints": options.checkpoints})
-    config = with_settings(config, dict(parse_setting(each, PretrainConfig) for each in options.settings))
+    settings = read_settings(find_configs_folder() / "pretrain" / "small.toml", PretrainConfig)
+    config = update_config(PretrainConfig(), settings)
+    config = update_config(config, {"minutes": options.minutes, "checkpoints": options.checkpoints})
+    config = update_config(config, dict(parse_assignment(each, PretrainConfig) for each in options.settings))
     return pretrain(PretrainJob(config, texts, tuple(items)), options.folder / "pretrained")
 
 
 def tuned(options: argparse.Namespace, texts: tuple[Path, ...], run: Run, items: list[ProbeItem]) -> dict[str, Any]:
     """The three objectives for equal steps from the last checkpoint, probed on the same dev items."""
     last = run.path / f"checkpoint-{run.read_json('result.json')['steps']}"
-    changes = {"learning_rate": 2e-4, "limit": options.mentions, "steps": options.coref_steps, "batch_size": 32}
-    config = with_settings(CorefConfig(checkpoint=str(last)), changes)
+    changes = {
+        "learning_rate": 2e-4,
+        "max_train_items": options.mentions,
+        "steps": options.coref_steps,
+        "batch_size": 32,
+    }
+    config = update_config(CorefConfig(checkpoint=str(last)), changes)
     job = CorefJob(config, texts[:2], probes=tuple(items))
     return coref(job, options.folder / "coref", ("target", "mlm", "both"))
 

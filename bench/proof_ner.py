@@ -4,7 +4,7 @@
     python bench/proof_ner.py [--data DIR] [--folder DIR] [--train N] [--dev N] [--encoder FOLDER] [--gemma FOLDER]
 
 Each system is a command of its own; runs go into the folder, finished ones are kept and broken ones go on, so that the
-proof may be stopped at any time. docs/findings.md has the table. An encoder of yours and a language model are optional.
+proof may be stopped at any time. docs/results.md has the table. An encoder of yours and a language model are optional.
 """
 
 import argparse
@@ -13,26 +13,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+from measuring import texts_of
 from proof_decoders import shortened
 
 from danseo.data import find
-from danseo.demo import texts_of
-from danseo.hub import folder_of
-from danseo.models.scratch import Size, make_encoder
+from danseo.hub import find_model_folder
+from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.tasks import get_task
 
 ROOT = Path(__file__).parents[1]
-SIZE = Size(layers=4, hidden=256, heads=4, vocabulary=8000, positions=512)
+SIZE = EncoderSize(layers=4, hidden=256, heads=4, vocabulary=8000, positions=512)
 PROMPT = """== system ==
 문장에서 개체명을 찾아 "개체명<탭>종류<탭>번호"로 씁니다.
 == user ==
 문장: {{text}}
 == end ==
 """
-FEW = ("--set", "evaluations=1", "--epochs", "4")
+FEW = ("--set", "evals_per_epoch=1", "--epochs", "4")
 
 
-def parsed() -> argparse.Namespace:
+def parse_template() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "klue")
     parser.add_argument("--folder", type=Path, default=Path("proof-ner"))
@@ -54,11 +54,23 @@ def systems(options: argparse.Namespace) -> list[list[str]]:
     if options.encoder:
         rows.append([options.encoder, *FEW, "--lr", "3e-4"])
         rows.append([f"gliner:{finder_on(options.folder / 'gliner', options.encoder)}", *FEW, "--lr", "3e-4"])
-    rows.append(["spacy", "--set", "words=characters"])
+    rows.append(["spacy", "--set", "tokenizer=characters"])
     if options.gemma:
-        short = ["--prompt", str(prompt), "--set", "shape=tsv", "--set", "reply_tokens=160"]
+        short = ["--prompt", str(prompt), "--set", "output_format=tsv", "--set", "max_new_tokens=160"]
         rows.append([f"llm:{options.gemma}", *short, "--limit", str(options.replies), "--epochs", "1", "--lr", "5e-4"])
-        rows.append([options.gemma, "--set", "lora=16", "--lr", "5e-4", "--epochs", "1", "--set", "evaluations=1"])
+        rows.append(
+            [
+                options.gemma,
+                "--set",
+                "encoder.lora_rank=16",
+                "--lr",
+                "5e-4",
+                "--epochs",
+                "1",
+                "--set",
+                "evals_per_epoch=1",
+            ]
+        )
     return rows
 
 
@@ -70,7 +82,7 @@ def finder_on(folder: Path, encoder: str) -> Path:
         from gliner2.configuration import ExtractorConfig
 
         torch.manual_seed(0)
-        body = str(folder_of(encoder) or encoder)
+        body = str(find_model_folder(encoder) or encoder)
         extractor = AutoExtractor.from_config(ExtractorConfig(model_name=body, architecture="boundary"))
         extractor.save_pretrained(folder)
         extractor.processor.tokenizer.save_pretrained(folder)
@@ -80,11 +92,11 @@ def finder_on(folder: Path, encoder: str) -> Path:
 def danseo(*arguments: str) -> bool:
     """A command in a process of its own; whether it went well."""
     print(f"danseo {' '.join(arguments)}", file=sys.stderr, flush=True)
-    return subprocess.run([sys.executable, "-m", "danseo", *arguments], check=False).returncode == 0
+    return subprocess.run([sys.executable, "-P", "-m", "danseo", *arguments], check=False).returncode == 0
 
 
 def main() -> None:
-    options = parsed()
+    options = parse_template()
     if not options.data.is_dir():
         sys.exit(f"proof_ner: the real KLUE files are not in {options.data}; name their folder with --data")
     task, data, runs = get_task("ner"), options.folder / "data", str(options.folder / "runs")

@@ -1,9 +1,9 @@
-"""Proof of users' own tasks on real data: from `danseo data describe` to scored runs, a floor and a small encoder each.
+"""Proof of users' own tasks on real data: from `danseo data describe` to scored runs of a baseline and a small encoder.
 
     python bench/proof_own.py [--data DIR] [--folder DIR] [--model NAME] [--share S] [--only NAME …]
 
 Everything goes through the command line, as a user would do it. Of each set the first rows are taken, so many that all
-of it takes some 25 minutes of one core; the table is what docs/findings.md quotes.
+of it takes some 25 minutes of one core; the table is what docs/results.md quotes.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from danseo.metrics.tagging import spans_of
+from danseo.metrics.tagging import list_entities
 from danseo.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +61,7 @@ def types(path: Path, rows: int) -> str:
     names = {"PS": "인물", "LC": "장소", "OG": "기관", "DT": "날짜", "TI": "시간", "QT": "수량"}
     found = []
     for example in TASKS["ner"].read(path)[:rows]:
-        labels = sorted({names[kind] for _, _, kind in spans_of(example.gold)})
+        labels = sorted({names[kind] for _, _, kind in list_entities(example.gold)})
         found.append(json.dumps({"sentence": example.text, "types": labels}, ensure_ascii=False) + "\n")
     return "".join(found)
 
@@ -91,14 +91,14 @@ Cut = Callable[[Path, int], str]
 
 @dataclass(frozen=True)
 class Case:
-    """Two files, what is taken of them, the floor that can learn it, and settings that the encoder needs there."""
+    """Two files, what is taken of them, the baseline that can learn it, and settings that the encoder needs there."""
 
     train: str
     dev: str
     suffix: str
     rows: int
     cut: Cut = lines
-    floor: str = "linear"
+    baseline: str = "linear"
     cut_dev: Cut | None = None
     settings: tuple[str, ...] = ()
 
@@ -108,7 +108,7 @@ NER, RE = "klue/klue-ner-v1.1/klue-ner-v1.1", "klue/klue-re-v1.1/klue-re-v1.1"
 CASES = {
     "nsmc-half": Case("other/nsmc/ratings_valid.txt", "other/nsmc/ratings_test.txt", ".txt", 3000),
     "korsts-own": Case("other/kornlu/KorSTS/sts-train.tsv", "other/kornlu/KorSTS/sts-dev.tsv", ".tsv", 2000),
-    "copa": Case(f"{KOBEST}/COPA/train.tsv", f"{KOBEST}/COPA/dev.tsv", ".tsv", 1500, floor="majority"),
+    "copa": Case(f"{KOBEST}/COPA/train.tsv", f"{KOBEST}/COPA/dev.tsv", ".tsv", 1500, baseline="majority"),
     "people": Case(f"{RE}_train.json", f"{RE}_dev.json", ".jsonl", 1500, relations),
     "gsd": Case(
         "other/ud/ko_gsd-ud-train.conllu.gz", "other/ud/ko_gsd-ud-dev.conllu.gz", ".conllu", 1000, blocks, "majority"
@@ -129,7 +129,7 @@ CASES = {
 def danseo(folder: Path, *arguments: object) -> str:
     """A command in the folder, with its output."""
     print("$ danseo", *arguments, flush=True)
-    command = [sys.executable, "-m", "danseo", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "danseo", *map(str, arguments)]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout
 
 
@@ -150,7 +150,7 @@ def main() -> None:
     found = []
     for name in options.only or list(CASES):
         described(options.folder, name, options.data, options.share)
-        for model in (CASES[name].floor, options.model):
+        for model in (CASES[name].baseline, options.model):
             found.append(scored(options.folder, name, model, round(CASES[name].rows * options.share)))
             print(found[-1], flush=True)
     print(f"\n| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
@@ -172,14 +172,14 @@ def described(folder: Path, name: str, data: Path, share: float) -> None:
 def scored(folder: Path, name: str, model: str, rows: int) -> str:
     """One row of the table."""
     before = _processor()
-    given = () if model in ("linear", "majority") else ("evaluations=2", *CASES[name].settings)
+    given = () if model in ("linear", "majority") else ("evals_per_epoch=2", *CASES[name].settings)
     settings = [word for setting in given for word in ("--set", setting)]
     found = json.loads(danseo(folder, "train", f"{name}.toml", "-m", model, *settings, "--json"))
     scores = json.loads((folder / found["run"] / "scores.json").read_text("utf-8"))
     headline = next(s for s in scores["scores"]["dev"] if s["id"] == scores["headline"])
-    floor = scores["floors"]["dev"]["majority"][scores["headline"]]
+    baseline = scores["baselines"]["dev"]["majority"][scores["headline"]]
     low, high = headline["interval"] or (float("nan"), float("nan"))
-    shown = f"{floor:.1f}" if floor is not None else "–"
+    shown = f"{baseline:.1f}" if baseline is not None else "–"
     label = model if "/" not in model else Path(model).name
     return (
         f"| {name} | {rows:,} | `{headline['id']}` | {label} | {headline['n']:,} | {headline['value']:.1f} | "

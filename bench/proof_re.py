@@ -1,10 +1,10 @@
-"""Proof on real KLUE-RE: floors that see a part, then a study on one encoder; folds against the best single run.
+"""Proof on real KLUE-RE: baselines that see a part, then a study on one encoder; folds against the best single run.
 
     python bench/proof_re.py [--data DIR] [--folder DIR] [--model FOLDER] [--minutes N] [--train N] [--dev N]
                              [--epochs N] [--lr RATE] [--precision NAME] [--seeds 1 2 3] [--cells NAME …]
-                             [--markers NAME] [--no-floors]
+                             [--markers NAME] [--no-baselines]
 
-Without a model only the floors are made, of all data. With one, the study is an ordinary sweep file in the folder, of
+Without a model only the baselines are made, of all data. With one, the study is a normal sweep file in the folder, of
 the first examples of train and dev; its runs are made one after the other by this process, which saves the start of
 one per run. Cells come in the order in which they are named, each with all of its seeds before the next one begins, so
 that whatever the time allows has its interval; when the minutes are over the same command goes on where it was.
@@ -21,36 +21,36 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from danseo.adjusting import adjust
+from danseo.data.dev_split import split_indices
 from danseo.data.find import require_file
-from danseo.data.halves import in_half
-from danseo.display.table import Table, shown_interval, to_markdown
+from danseo.display.table import Table, format_interval, to_markdown
 from danseo.experiment import run_experiment
 from danseo.files import read_text, write_atomically
-from danseo.recipes import configured
-from danseo.runs.answers import Members, open_members
-from danseo.runs.directory import Run
-from danseo.runs.layouts.ablation import BASE, measure_study, read_studies
-from danseo.runs.scores import headline_of
+from danseo.inference.evaluation import adjust_predictions
+from danseo.models.registry import configure_run
+from danseo.runs.predictions import MemberSet, open_members
+from danseo.runs.scores import get_headline
+from danseo.runs.store import Run
 from danseo.scoring.compare import Comparison, Difference, compare
 from danseo.scoring.score import measure
-from danseo.scoring.tables import shown_p
-from danseo.sweeps.preparing import Options, prepare
-from danseo.sweeps.studies import PlannedStudy
+from danseo.scoring.tables import format_p
+from danseo.sweeps.preparation import SweepOptions, prepare
+from danseo.sweeps.sweep import StudyCells
+from danseo.tables.ablation import BASE, measure_study, read_studies
 from danseo.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
 NAME = "proof-re"
-FLOORS = ("majority", "linear:sentence", "linear:entities", "linear")
+BASELINES = ("majority", "linear:sentence", "linear:entities", "linear")
 FOLDS = "5 folds"
 CELLS = {
     "concat": 'markers = "concat"',
-    FOLDS: "folds = 5",
+    FOLDS: "n_folds = 5",
     "untyped markers": 'markers = "entity_marker"',
     "first piece": 'pooling = "cls"',
     "focal": 'loss = "focal"',
-    "hard negatives": "hard_negatives = 0.5",
-    "R-Drop": "rdrop = 1.0",
+    "hard negatives": "hard_negative_ratio = 0.5",
+    "R-Drop": "rdrop_alpha = 1.0",
     "whole entities": 'pooling = "e_mean"',
     "untyped, first piece": 'markers = "entity_marker", pooling = "cls"',
     "concat, first piece": 'markers = "concat", pooling = "cls"',
@@ -71,11 +71,11 @@ model = {model}
 markers = "{markers}"
 pooling = "e_start"
 precision = "{precision}"
-attention = "sdpa"
+attn_implementation = "sdpa"
 epochs = {epochs}
 learning_rate = {rate}
-evaluations = 0
-threads = 1
+evals_per_epoch = 0
+num_threads = 1
 
 [study]
 seeds = {seeds}
@@ -85,14 +85,14 @@ seeds = {seeds}
 """
 
 
-def floor_table(root: Path, runs: Path) -> Table:
+def baseline_table(root: Path, runs: Path) -> Table:
     """The linear model with all it can see, and without the sentence or the entities."""
     rows: list[tuple[object, ...]] = []
-    for name in FLOORS:
-        run = run_experiment(configured("re", name, "default", {}), root, runs)
-        found = headline_of(run.read_json("scores.json"), "dev")
+    for name in BASELINES:
+        run = run_experiment(configure_run("re", name, "default", {}), root, runs)
+        found = get_headline(run.read_json("scores.json"), "dev")
         rows.append((name, *((found["value"], *found["interval"]) if found else (None, None, None))))
-    return Table("floors, all of dev", ("model", "micro F1", "from", "to"), rows)
+    return Table("baselines, all of dev", ("model", "micro F1", "from", "to"), rows)
 
 
 def written(asked: argparse.Namespace, cells: Sequence[str]) -> Path:
@@ -117,8 +117,10 @@ def run_study(asked: argparse.Namespace) -> None:
     signal.setitimer(signal.ITIMER_REAL, max(1.0, 60 * asked.minutes))
     try:
         for count in range(1, len(asked.cells) + 1):
-            prepared = prepare(written(asked, asked.cells[:count]), Options(asked.data, asked.folder), offline=True)
-            study = PlannedStudy(prepared, NAME)
+            prepared = prepare(
+                written(asked, asked.cells[:count]), SweepOptions(asked.data, asked.folder), offline=True
+            )
+            study = StudyCells(prepared, NAME)
             study.write()
             for point in prepared.points:
                 run_experiment(point.config, asked.data, asked.folder, quiet=True)
@@ -128,7 +130,7 @@ def run_study(asked: argparse.Namespace) -> None:
         print("the time is over; the same command goes on", file=sys.stderr)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    PlannedStudy(prepared, NAME).join_folds(quiet=True)
+    StudyCells(prepared, NAME).join_folds(quiet=True)
 
 
 def some_data(asked: argparse.Namespace) -> Path:
@@ -156,17 +158,17 @@ def study_tables(asked: argparse.Namespace) -> list[Table]:
     return tables
 
 
-def adjusted_table(members: Members, root: Path) -> Table:
+def adjusted_table(members: MemberSet, root: Path) -> Table:
     """The base's saved probabilities, masked by types and under other priors: the same weights, so seed by seed.
 
     The report half alone, as one of the ways looks at the select half.
     """
     task, examples = members.task, members.examples
-    positions, metrics = in_half(task, examples, "report"), tuple(task.columns.values())
+    positions, metrics = split_indices(task, examples, "report"), tuple(task.columns.values())
     skipped = [id_ for id_ in task.metrics if id_ not in metrics]
     rows: list[tuple[object, ...]] = []
-    for (name, way), member in product(AFTERWARDS.items(), members.listed):
-        adjusted = adjust(Run(member.path), task, root, examples, member.predictions, **way).predictions
+    for (name, way), member in product(AFTERWARDS.items(), members.members):
+        adjusted = adjust_predictions(Run(member.path), task, root, examples, member.predictions, **way).predictions
         answers = {kind: [each[k] for k in positions] for kind, each in ((BASE, member.predictions), (name, adjusted))}
         found = compare(task, [examples[k] for k in positions], answers, skip=skipped)
         rows += [(name, member.seed, d.metric, *_told(found, d)) for d in found.differences]
@@ -177,7 +179,7 @@ def adjusted_table(members: Members, root: Path) -> Table:
 def fold_table(single: Sequence[Path], folds: Sequence[Path], data: str) -> Table:
     """The ensemble of the folds of each seed against the single run that is best on the same examples, all of dev."""
     members = open_members([*single, *folds], data)
-    task, listed = members.task, members.listed
+    task, listed = members.task, members.members
     metrics = tuple(task.columns.values())
     skipped = [id_ for id_ in task.metrics if id_ not in metrics]
     score = {m.path: measure(task, members.examples, m.predictions, skipped) for m in listed[: len(single)]}
@@ -193,15 +195,15 @@ def fold_table(single: Sequence[Path], folds: Sequence[Path], data: str) -> Tabl
 
 def _told(found: Comparison, difference: Difference) -> tuple[object, ...]:
     values = found.values[difference.metric]
-    interval = shown_interval(difference.low, difference.high, signed=True)
-    return values[difference.a], values[difference.b], difference.value, interval, shown_p(difference.p)
+    interval = format_interval((difference.low, difference.high), signed=True)
+    return values[difference.a], values[difference.b], difference.value, interval, format_p(difference.p)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "klue")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / NAME)
-    parser.add_argument("--model", help="an encoder; without one only the floors are made")
+    parser.add_argument("--model", help="an encoder; without one only the baselines are made")
     parser.add_argument("--minutes", type=float, default=90)
     parser.add_argument("--train", type=int, default=4000, help="examples to learn from")
     parser.add_argument("--dev", type=int, default=8000, help="examples to answer")
@@ -213,13 +215,13 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS), metavar="NAME")
-    parser.add_argument("--no-floors", action="store_true")
+    parser.add_argument("--no-baselines", action="store_true")
     asked = parser.parse_args()
     if not asked.data.is_dir():
         print(f"no data in {asked.data}; name it with --data", file=sys.stderr)
         return 2
     asked.folder.mkdir(parents=True, exist_ok=True)
-    tables = [] if asked.no_floors else [floor_table(asked.data, asked.folder)]
+    tables = [] if asked.no_baselines else [baseline_table(asked.data, asked.folder)]
     if asked.model:
         asked.data = some_data(asked)
         run_study(asked)

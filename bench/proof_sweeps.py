@@ -2,7 +2,7 @@
 
     python bench/proof_sweeps.py [--data DIR] [--folder DIR] [--kill-after SECONDS]
 
-Everything goes through the command line, as a user would do it. The tables are what docs/findings.md quotes.
+Everything goes through the command line, as a user would do it. The tables are what docs/results.md quotes.
 """
 
 import argparse
@@ -14,34 +14,35 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from measuring import texts_of
+
 from danseo.data import find
-from danseo.demo import texts_of
-from danseo.models.scratch import Size, make_encoder
-from danseo.runs.directory import Run
+from danseo.models.new_encoder import EncoderSize, make_encoder
+from danseo.runs.store import Run
 from danseo.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
-DANSEO = [sys.executable, "-m", "danseo"]
+DANSEO = [sys.executable, "-P", "-m", "danseo"]
 ENCODERS = {
-    "wide": Size(layers=3, hidden=256, heads=4, vocabulary=16000, positions=256),
-    "narrow": Size(layers=3, hidden=192, heads=3, vocabulary=6000, positions=256),
+    "wide": EncoderSize(layers=3, hidden=256, heads=4, vocabulary=16000, positions=256),
+    "narrow": EncoderSize(layers=3, hidden=192, heads=3, vocabulary=6000, positions=256),
 }
 SEEDS = (1, 2, 3)
 NER = """task = "ner"
-limit = 2500
+max_train_samples = 2500
 epochs = 6
 learning_rate = 1e-3
-schedule = "constant"
-evaluations = 1
+lr_scheduler_type = "constant"
+evals_per_epoch = 1
 {average}
 [grid]
 model = [{models}]
 seed = [1, 2, 3]
 """
 RE = """task = "re"
-limit = 4000
+max_train_samples = 4000
 epochs = 2
-evaluations = 1
+evals_per_epoch = 1
 [grid]
 model = [{models}]
 learning_rate = [3e-4, 1e-3]
@@ -102,7 +103,7 @@ def ensembles(runs: Path, root: Path) -> None:
     for seed in SEEDS:
         danseo("ensemble", *runs_of(runs, seed=seed), "--data", root, "--runs", runs)
     danseo("ensemble", *runs_of(runs), "--data", root, "--runs", runs)
-    danseo("runs", runs, "--table", "seed000", "--format", "markdown")
+    danseo("runs", runs, "--table", "seeds", "--format", "markdown")
 
 
 def best_against_ensemble(runs: Path, root: Path) -> None:
@@ -131,7 +132,7 @@ def main() -> None:
         if not (encoders[-1] / "model.safetensors").is_file():
             make_encoder(encoders[-1], training_texts(options.data), "modernbert", size)
     plain = ner_sweep(options.folder, options.data, encoders, "ner-plain", "", options.kill_after)
-    averaged = ner_sweep(options.folder, options.data, encoders, "ner-swa", "swa_start = 1", 0)
+    averaged = ner_sweep(options.folder, options.data, encoders, "ner-swa", "swa_start_epoch = 1", 0)
     for runs in (plain, averaged):
         ensembles(runs, options.data)
         best_against_ensemble(runs, options.data)

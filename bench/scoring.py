@@ -24,14 +24,14 @@ from measuring import Limit, say
 from seqeval.metrics import f1_score
 from seqeval.scheme import IOB2
 
-from danseo.metrics import answering, tagging
+from danseo.metrics import question_answering as answering
+from danseo.metrics import tagging
 from danseo.records import Prediction
-from danseo.scoring.baselines import baseline
-from danseo.scoring.resampling import bootstrap, clusters_of, generator
-from danseo.scoring.score import score
+from danseo.scoring.resampling import bootstrap, number_clusters
+from danseo.scoring.score import baseline, score
 from danseo.tasks import TASKS
-from danseo.tasks.ner import TYPES
-from danseo.tasks.task import Task
+from danseo.tasks.klue.ner import TYPES
+from danseo.tasktypes.base import Task
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data" / "klue"
@@ -110,11 +110,11 @@ def entity_lines(examples: Sequence[Any], limit: Limit) -> list[Line]:
         return 100 * float(f1_score(golds, answers, average="macro", mode="strict", scheme=IOB2))
 
     def with_danseo() -> float:
-        return tagging.entity_f1(golds, answers, TYPES)
+        return tagging.entity_counts(tagging.Tagged.encode(golds, answers, TYPES)).value()
 
     def with_intervals() -> Any:
-        counts = tagging.entity_counts(tagging.Tagged.of(golds, answers, TYPES))
-        return bootstrap({"f1": counts}, clusters_of(None, len(golds)), rounds=1000, rng=generator(0))
+        counts = tagging.entity_counts(tagging.Tagged.encode(golds, answers, TYPES))
+        return bootstrap({"f1": counts}, number_clusters(None, len(golds)), rounds=1000, rng=np.random.default_rng(0))
 
     expected, value = with_seqeval(), with_danseo()
     other, own, resampling = in_turns([with_seqeval, with_danseo, with_intervals], 7, limit)
@@ -130,7 +130,7 @@ def entity_lines(examples: Sequence[Any], limit: Limit) -> list[Line]:
 def corrupt_tags(tags: Sequence[str], rng: random.Random) -> list[str]:
     """Tags as a fair tagger gives them: borders and types slip, entities are missed, invented or begin with I-."""
     answer = ["O"] * len(tags)
-    for start, end, name in tagging.spans_of(tags):
+    for start, end, name in tagging.list_entities(tags):
         slip = rng.random()
         if slip < 0.05:
             continue
@@ -146,13 +146,13 @@ def corrupt_tags(tags: Sequence[str], rng: random.Random) -> list[str]:
 
 
 def rouge_line(examples: Sequence[Any], limit: Limit) -> Line:
-    """ROUGE-W against difflib; both normalise every text anew."""
+    """ROUGE-W against difflib; both normalize every text anew."""
     rng = random.Random(2)
     golds = [example.gold for example in examples]
     answers = [corrupt_text(example, rng) for example in examples]
 
     def with_danseo() -> float:
-        answering.normalise.cache_clear()
+        answering.normalize.cache_clear()
         return answering.rouge_w(golds, answers).value()
 
     def with_difflib() -> float:
@@ -170,7 +170,7 @@ def rouge_line(examples: Sequence[Any], limit: Limit) -> Line:
 
 
 def difflib_overlap(answer: str, gold: str) -> float:
-    """The plain way: normalise both, let difflib find the common stretch, and take its F1."""
+    """The plain way: normalize both, let difflib find the common stretch, and take its F1."""
     a, b = plainly_normalised(answer), plainly_normalised(gold)
     if not a or not b:
         return float(a == b)
@@ -227,9 +227,9 @@ def all_tasks(examples: dict[str, list[Any]], reading: float, limit: Limit) -> l
 def predictions_of(task: Task, examples: Sequence[Any]) -> list[Prediction]:
     """Gold answers, of which about a fifth is replaced; relations get probabilities without ties."""
     rng = random.Random(3)
-    if task.kind == "tag":
+    if task.name == "ner":
         return [Prediction(example.guid, tuple(corrupt_tags(example.gold, rng))) for example in examples]
-    if task.kind == "answer":
+    if task.name == "mrc":
         return [Prediction(example.guid, corrupt_text(example, rng)) for example in examples]
     right, wrong = baseline("oracle", task, examples), baseline("random", task, examples)
     answers = [b if rng.random() < 0.2 else a for a, b in zip(right, wrong, strict=True)]
@@ -249,7 +249,7 @@ def _one_hot(task: Task, answers: Sequence[Prediction]) -> Any:
 def start_lines(limit: Limit) -> list[Line]:
     """How long a small command takes, against importing the libraries that it does not need."""
     command = str(Path(sys.executable).with_name("danseo"))
-    heavy = [sys.executable, "-c", "import torch, transformers"]
+    heavy = [sys.executable, "-P", "-c", "import torch, transformers"]
     calls = [[command, "--help"], [command, "tasks"], heavy]
     *own, other = in_turns([lambda call=call: run(call) for call in calls], 5, limit)  # type: ignore[misc]
     return [

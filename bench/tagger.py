@@ -1,4 +1,4 @@
-"""danseo predict against transformers.pipeline("ner"): a tagger on the encoder in the box, sentences per second.
+"""danseo predict against transformers.pipeline("ner"): a tagger on the bundled model, sentences per second.
 
 The same checkpoint and sentences of KLUE-NER's dev file (or of the sample), in turns: with all cores, as both come, by
 the clock; and with one thread in seconds of the processor, so that a busy machine counts for nobody. What counts are
@@ -24,18 +24,18 @@ from typing import Any
 from measuring import Limit, ResultTable, matrix_peak, say
 from using import DATA, Spans, spans_of_pieces
 
-from danseo.data.lines import Line
+from danseo.data.input_reader import InputLine
+from danseo.data.sample import write_sample
 from danseo.experiment import run_experiment
-from danseo.exports.format import Request
-from danseo.exports.table import export
-from danseo.models.exported import threads_here
-from danseo.models.protocol import Loading
-from danseo.predict.opening import open_model
-from danseo.predict.records import answered
-from danseo.recipes import configured
-from danseo.sample import write_sample
+from danseo.export.base import ExportRequest
+from danseo.export.registry import export_run
+from danseo.inference.output import predict_records
+from danseo.inference.predict import open_model
+from danseo.models.base import LoadOptions
+from danseo.models.encoder.onnx_model import threads_here
+from danseo.models.registry import configure_run
 from danseo.tasks import TASKS
-from danseo.text.letters import letters_of
+from danseo.text.normalization import normalize_text
 
 LEAST_GAIN = 3.0
 LEAST_SHARE = 0.75  # of the bound, where a processor's products leave no room for that gain
@@ -53,35 +53,35 @@ def parsed() -> argparse.Namespace:
 
 def make_run(folder: Path) -> Path:
     """A tagger on mini, fine-tuned on the sample as the demo does."""
-    settings = {"epochs": 4, "batch_size": 16, "precision": "fp32", "evaluations": 1}
-    config = configured("ner", "mini", "small", settings)
+    settings = {"epochs": 4, "batch_size": 16, "precision": "fp32", "evals_per_epoch": 1}
+    config = configure_run("ner", "mini", "small", settings)
     return run_experiment(config, folder / "sample", folder / "runs", quiet=True).path
 
 
-def sentences(folder: Path, count: int) -> list[Line]:
+def sentences(folder: Path, count: int) -> list[InputLine]:
     """Real ones where they are."""
     task = TASKS["ner"]
     real = DATA / task.folder / task.file("dev")
     examples = task.read(real if real.is_file() else folder / "sample" / task.folder / task.file("dev"))
-    return [Line(number, example, {}) for number, example in enumerate(examples[:count], 1)]
+    return [InputLine(number, example, {}) for number, example in enumerate(examples[:count], 1)]
 
 
-def predicting(path: Path, lines: Sequence[Line], loading: Loading) -> Way:
+def predicting(path: Path, lines: Sequence[InputLine], loading: LoadOptions) -> Way:
     opened = open_model(path, loading)
-    return lambda: answered(opened.model, opened.task, lines)
+    return lambda: predict_records(opened.model, opened.task, lines)
 
 
-def bound_seconds(run: Path, lines: Sequence[Line]) -> float:
+def bound_seconds(run: Path, lines: Sequence[InputLine]) -> float:
     """Seconds that the products of the network's linear layers alone take, at the best speed of a product here."""
     from torch.nn import Linear
 
-    model: Any = open_model(run, Loading("cpu", "fp32")).model
-    pieces = sum(map(len, model.kind.encode([line.example for line in lines], with_gold=False)))
+    model: Any = open_model(run, LoadOptions("cpu", "fp32")).model
+    pieces = sum(map(len, model.task_head.encode([line.example for line in lines], with_gold=False)))
     weights = sum(layer.weight.numel() for layer in model.network.modules() if isinstance(layer, Linear))
     return 2 * weights * pieces / 1e9 / matrix_peak()
 
 
-def piping(run: Path, lines: Sequence[Line], batch: int) -> Way:
+def piping(run: Path, lines: Sequence[InputLine], batch: int) -> Way:
     from transformers import pipeline
 
     made = pipeline("ner", model=str(run / "model"), device="cpu", ignore_labels=[])  # type: ignore[call-overload]
@@ -95,12 +95,12 @@ def is_legal(pieces: Sequence[dict[str, Any]]) -> bool:
     return all(label[:2] != "I-" or before[2:] == label[2:] for before, label in pairwise(labels))
 
 
-def agreement(lines: Sequence[Line], piped: Sequence[Any], records: Sequence[Any]) -> tuple[int, int]:
+def agreement(lines: Sequence[InputLine], piped: Sequence[Any], records: Sequence[Any]) -> tuple[int, int]:
     """In how many sentences the labels of the pipeline are legal and of the same text, and the answers the same."""
     alike = same = 0
     for line, pieces, ours in zip(lines, piped, spans_in(records), strict=True):
         text = line.example.text
-        if is_legal(pieces) and letters_of(text).text == text:
+        if is_legal(pieces) and normalize_text(text).text == text:
             alike, same = alike + 1, same + (spans_of_pieces(text, pieces) == ours)
     return alike, same
 
@@ -114,16 +114,16 @@ class Measured:
     bound: float
 
 
-def measured(run: Path, exported: Path, lines: Sequence[Line], threads: int, limit: Limit) -> Measured:
+def measured(run: Path, exported: Path, lines: Sequence[InputLine], threads: int, limit: Limit) -> Measured:
     import torch
 
     os.environ["OMP_NUM_THREADS"] = str(threads)
     ways = {
         THEIRS: piping(run, lines, 1),
         "transformers.pipeline, 32 at a time": piping(run, lines, 32),
-        OURS: predicting(run, lines, Loading("cpu", "fp32")),
-        "danseo predict, int8": predicting(run, lines, Loading("cpu", "int8")),
-        "danseo predict, ONNX": predicting(exported, lines, Loading()),
+        OURS: predicting(run, lines, LoadOptions("cpu", "fp32")),
+        "danseo predict, int8": predicting(run, lines, LoadOptions("cpu", "int8")),
+        "danseo predict, ONNX": predicting(exported, lines, LoadOptions()),
     }
     torch.set_num_threads(threads)
     answers = {name: way() for name, way in ways.items()}  # the first time counts for nobody
@@ -145,7 +145,7 @@ def main() -> int:
         write_sample(folder / "sample")
         say("fine-tuning a tagger on mini for a moment")
         run, lines, exported = make_run(folder), sentences(folder, options.sentences), folder / "onnx"
-        export("onnx", Request(str(run), str(exported)))
+        export_run("onnx", ExportRequest(str(run), str(exported)))
         cores = threads_here()
         for threads in sorted({1, cores}):
             found = measured(run, exported, lines, threads, limit.share(0.5 if threads < cores else 1.0))
@@ -153,8 +153,8 @@ def main() -> int:
     return int(failed)
 
 
-def shown(lines: Sequence[Line], found: Measured, threads: int) -> bool:
-    """Print the table and whether the gain that is due was reached with equal answers."""
+def shown(lines: Sequence[InputLine], found: Measured, threads: int) -> bool:
+    """Print the table and whether the expected gain was reached with equal answers."""
     title = f"{len(lines)} sentences, a tagger on mini, threads: {threads}"
     table = ResultTable(title, ("way", "sentences/s", "× pipeline", "as fp32 %"))
     base, usual, gains = found.seconds[THEIRS], spans_in(found.answers[OURS]), dict[str, float]()
@@ -165,11 +165,11 @@ def shown(lines: Sequence[Line], found: Measured, threads: int) -> bool:
         table.add(name, round(len(lines) / statistics.median(seconds), 1), round(gain, 2), as_usual)
         if as_usual and as_usual >= LEAST_EQUAL:
             gains[name] = gain
-    best, due = max(gains, key=lambda name: gains[name]), min(LEAST_GAIN, LEAST_SHARE * found.bound)
+    best, target = max(gains, key=lambda name: gains[name]), min(LEAST_GAIN, LEAST_SHARE * found.bound)
     alike, same = agreement(lines, found.answers[THEIRS], found.answers[best])
-    print(f"\n{best} is {gains[best]:.1f} × the pipeline (due: {due:.1f}; bound of fp32: {found.bound:.1f})")
-    print(f"of {alike} sentences that the pipeline reads alike and labels legally, {same} have the same answer")
-    return gains[best] >= due and same == alike
+    print(f"\n{best} is {gains[best]:.1f} × the pipeline (target: {target:.1f}; bound of fp32: {found.bound:.1f})")
+    print(f"of {alike} sentences that the pipeline reads alike and gives valid tags, {same} have the same answer")
+    return gains[best] >= target and same == alike
 
 
 def spans_in(records: Sequence[dict[str, Any]]) -> list[Spans]:

@@ -27,24 +27,23 @@ if __name__ == "__main__":  # before anybody computes; other benches take parts 
 
 from measuring import ResultTable, say
 
-from danseo.config import RunConfig
-from danseo.data.lines import Line, read_line
+from danseo.config.base import update_config
+from danseo.config.run import RunConfig
+from danseo.data.input_reader import InputLine, read_line
+from danseo.data.sample import write_sample
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
-from danseo.exports.format import Request
-from danseo.exports.table import export
-from danseo.metrics.tagging import spans_of
-from danseo.models.protocol import Loading
-from danseo.models.scratch import Size, make_encoder
-from danseo.predict.opening import open_model
-from danseo.predict.records import answered
-from danseo.predict.writing import writer_of
-from danseo.sample import write_sample
-from danseo.settings.values import with_settings
+from danseo.export.base import ExportRequest
+from danseo.export.registry import export_run
+from danseo.inference.output import get_writer, predict_records
+from danseo.inference.predict import open_model
+from danseo.metrics.tagging import list_entities
+from danseo.models.base import LoadOptions
+from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.tasks import TASKS
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "klue"
-SIZE = Size(layers=4, hidden=256, heads=4, vocabulary=8000, positions=512)
+SIZE = EncoderSize(layers=4, hidden=256, heads=4, vocabulary=8000, positions=512)
 SENTENCES = int(sys.argv[1]) if sys.argv[1:] and sys.argv[1].isdigit() else 500
 CLIENTS, ROUNDS = 20, 5
 LEAST_GAIN, LEAST_SHARE = 3.0, 0.8
@@ -56,8 +55,15 @@ def make_run(folder: Path) -> Path:
     task = TASKS["ner"]
     train = task.read(DATA / task.folder / task.file("train"))[:3000]
     encoder = make_encoder(folder / "encoder", [example.text for example in train], "bert", SIZE)
-    settings = {"limit": 256, "epochs": 3, "learning_rate": 5e-4, "precision": "fp32", "threads": 1, "max_length": 256}
-    config = with_settings(RunConfig(task="ner", model=str(encoder)), settings)
+    settings = {
+        "max_train_samples": 256,
+        "epochs": 3,
+        "learning_rate": 5e-4,
+        "precision": "fp32",
+        "num_threads": 1,
+        "max_length": 256,
+    }
+    config = update_config(RunConfig(task="ner", model=str(encoder)), settings)
     write_sample(folder / "sample")
     return run_experiment(config, folder / "sample", folder / "runs", quiet=True).path
 
@@ -72,14 +78,14 @@ def timed(work: Callable[[], Any], rounds: int = 2) -> tuple[float, Any]:
     return best, found
 
 
-def with_danseo(path: Path, lines: Sequence[Line], precision: str | None = None) -> tuple[float, list[Spans]]:
-    opened = open_model(path, Loading("cpu" if (path / "config.toml").is_file() else None, precision))
-    answered(opened.model, opened.task, lines[:32])
-    seconds, records = timed(lambda: answered(opened.model, opened.task, lines))
+def with_danseo(path: Path, lines: Sequence[InputLine], precision: str | None = None) -> tuple[float, list[Spans]]:
+    opened = open_model(path, LoadOptions("cpu" if (path / "config.toml").is_file() else None, precision))
+    predict_records(opened.model, opened.task, lines[:32])
+    seconds, records = timed(lambda: predict_records(opened.model, opened.task, lines))
     return seconds, [[(s["start"], s["end"], s["type"]) for s in record["spans"]] for record in records]
 
 
-def with_pipeline(path: Path, lines: Sequence[Line], batch: int) -> tuple[float, list[Spans]]:
+def with_pipeline(path: Path, lines: Sequence[InputLine], batch: int) -> tuple[float, list[Spans]]:
     from transformers import pipeline
 
     made = pipeline("ner", model=str(path / "model"), device="cpu", ignore_labels=[])  # type: ignore[call-overload]
@@ -98,7 +104,7 @@ def spans_of_pieces(text: str, pieces: Sequence[dict[str, Any]]) -> Spans:
     for workdir, character in enumerate(text[:-1]):
         if character == " " and tags[workdir] == "O" and tags[workdir + 1].startswith("I-"):
             tags[workdir] = tags[workdir + 1]
-    return list(spans_of(tags))
+    return list(list_entities(tags))
 
 
 @dataclass(frozen=True)
@@ -112,18 +118,18 @@ class Round:
     spans: list[Spans]
 
 
-def against_service(path: Path, lines: Sequence[Line]) -> list[Round]:
+def against_service(path: Path, lines: Sequence[InputLine]) -> list[Round]:
     """One request per sentence from 20 clients, and the work of `danseo predict` on a file of the same lines.
 
     Both read the JSON of a line, answer, and write JSON; neither counts its start. The clients are threads of this
     process, so where there are few cores they take time of the clock from the server, but not of its processor.
     """
     asked = [json.dumps({"text": line.example.text, "guid": line.example.guid}).encode() for line in lines]
-    opened, write = open_model(path, Loading()), writer_of("jsonl", TASKS["ner"])
+    opened, write = open_model(path, LoadOptions()), get_writer("jsonl", TASKS["ner"])
 
     def predict() -> None:
         read = [read_line(text, number, opened.task) for number, text in enumerate(asked, 1)]
-        write(answered(opened.model, opened.task, [line for line in read if isinstance(line, Line)]))
+        write(predict_records(opened.model, opened.task, [line for line in read if isinstance(line, InputLine)]))
 
     with service(path) as (port, pid):
         predict()
@@ -158,7 +164,7 @@ def service(path: Path) -> Iterator[tuple[int, int]]:
     """The port and the process of a service."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "danseo", "serve", str(path), "--port", str(port)]
+    command = [sys.executable, "-P", "-m", "danseo", "serve", str(path), "--port", str(port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     try:
@@ -181,14 +187,14 @@ def main() -> int:
         return 0
     task = TASKS["ner"]
     examples = task.read(DATA / task.folder / task.file("dev"))[:SENTENCES]
-    lines = [Line(number, example, {}) for number, example in enumerate(examples, 1)]
+    lines = [InputLine(number, example, {}) for number, example in enumerate(examples, 1)]
     with tempfile.TemporaryDirectory() as workdir:
         folder = Path(workdir)
         say("training a tagger for a moment, then exporting it")
         run = make_run(folder)
         onnx, rounded = folder / "onnx", folder / "int8"
-        export("onnx", Request(str(run), str(onnx)))
-        export("onnx", Request(str(run), str(rounded), options={"int8": True}))
+        export_run("onnx", ExportRequest(str(run), str(onnx)))
+        export_run("onnx", ExportRequest(str(run), str(rounded), options={"int8": True}))
         ways: dict[str, Callable[[], tuple[float, list[Spans]]]] = {
             "transformers.pipeline": lambda: with_pipeline(run, lines, 1),
             "transformers.pipeline, 32 at a time": lambda: with_pipeline(run, lines, 32),

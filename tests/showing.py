@@ -1,13 +1,13 @@
-"""Finished runs for tests of pages: a floor per task, and names, facts, labels and texts that try to be HTML."""
+"""Finished runs for tests of pages: a baseline per task, and names, facts, labels and texts that try to be HTML."""
 
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from danseo.data.guessing import describe_files
+from danseo.data.schema_inference import describe_files
 from danseo.experiment import run_experiment
-from danseo.recipes import configured
+from danseo.models.registry import configure_run
 
 TASKS = ("ynat", "sts", "nli", "ner", "re", "dp", "mrc", "wos")
 OWN = ("evil", "spans")
@@ -20,8 +20,8 @@ TEXT = "한국 </script><svg onload=alert(5)> 영화 {{ 7 * 7 }}"
 def make_runs(sample: Path, folder: Path) -> Path:
     """Write them into a folder of runs."""
     for task in TASKS:
-        run_experiment(configured(task, "majority", "default", {}), sample, folder, quiet=True)
-    linear = run_experiment(configured("ynat", "linear", "default", {}), sample, folder, quiet=True).path
+        run_experiment(configure_run(task, "majority", "default", {}), sample, folder, quiet=True)
+    linear = run_experiment(configure_run("ynat", "linear", "default", {}), sample, folder, quiet=True).path
     evil = folder / "ynat--<script>alert(1)<"
     shutil.copytree(linear, evil)
     config = evil / "config.toml"
@@ -31,7 +31,7 @@ def make_runs(sample: Path, folder: Path) -> Path:
     )
     for name, make in (("evil", _labelled), ("spans", _marked)):
         task = str(_own_task(folder.parent, name, make))
-        run_experiment(configured(task, "majority", "default", {}), sample, folder, quiet=True)
+        run_experiment(configure_run(task, "majority", "default", {}), sample, folder, quiet=True)
     return folder
 
 

@@ -1,6 +1,7 @@
-"""The benches end in time, however slow the machine, and show what they have on the way."""
+"""The benchmarks end in time on a slow machine."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,31 +22,21 @@ def bench(monkeypatch):
 
 @pytest.fixture
 def clock(bench, monkeypatch):
-    """Time that passes only where a test says so."""
+    """A clock that only the test moves."""
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(bench("measuring"), "time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 
 def test_all_of_them_take_a_quarter_of_an_hour(bench, monkeypatch):
-    """With some time left for what comes before the measuring."""
     monkeypatch.setattr(sys, "argv", ["bench"])
     assert sum(bench(name).parsed().seconds for name in NAMES) <= 14 * 60
     makefile = (Path(__file__).parents[1] / "Makefile").read_text("utf-8")
     assert f"BENCHES := {' '.join(NAMES)}\n" in makefile
 
 
-def test_rows_are_printed_as_they_come(bench, capsys):
-    table = bench("measuring").ResultTable("speed", ("way", "samples/s"))
-    assert capsys.readouterr().out == "\n**speed**\n\n| way | samples/s |\n|---|---|\n"
-    table.add("danseo", 12.5)
-    assert capsys.readouterr().out == "| danseo | 12.50 |\n"
-    assert table.rows == [("danseo", 12.5)]
-
-
 @pytest.mark.parametrize(("seconds", "calls"), [(0.001, 4), (5, 4), (40, 2), (1000, 2)])
 def test_ways_of_training_take_turns_until_the_time_is_over(bench, clock, capsys, seconds, calls):
-    """Two rounds where there is time; one however long it takes."""
     training, done = bench("training"), []
 
     def way(limit):
@@ -85,13 +76,37 @@ def test_a_probing_bench_takes_as_many_gaps_as_there_is_time_for(bench, clock, m
         assert probing.fitting_count(tmp_path, [None] * 500, "fp32", tmp_path, limit) == count
 
 
-def test_a_target_beyond_the_machine_is_said_to_be(bench):
-    judged = bench("training").judged
-    assert judged(3.0, 4.0, 2.5) == (2.5, "PASS")
-    assert judged(2.0, 4.0, 2.5) == (2.5, "FAIL")
-    assert judged(2.0, 2.2, 2.5) == (2.5, "out of reach here")
-    assert judged(2.0, 2.2, None) == (None, None)
+def test_a_failing_bench_is_one_line(bench, monkeypatch, tmp_path, capsys):
+    runner = bench("run")
+    monkeypatch.setattr(runner, "__file__", str(tmp_path / "run.py"))
+    (tmp_path / "broken.py").write_text("import no_such_module", "utf-8")
+    monkeypatch.setattr(sys, "argv", ["run.py", "broken"])
+    with pytest.raises(SystemExit) as ended:
+        runner.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "bench: broken failed: ModuleNotFoundError: No module named 'no_such_module'\n"
 
 
-def test_the_bound_of_the_machine_is_a_number(bench):
-    assert bench("measuring").matrix_peak(seconds=0.0, size=64) > 0
+@pytest.mark.parametrize(("seconds", "growth"), [((1, 10, 100), 1.0), ((1, 10, 190), 2.0), ((1, 1.1, 9), None)])
+def test_growth_is_what_a_further_one_costs(bench, seconds, growth):
+    costs = [bench("growth").Cost(size, each, 1.0) for size, each in zip((1, 10, 100), seconds, strict=True)]
+    assert bench("growth").measure_growth(costs) == (growth and pytest.approx(growth))
+
+
+def test_attacks_use_names_that_the_tests_have():
+    """The attacks load helpers of the tests by name, which no type check sees."""
+    folder, missing = Path(__file__).parents[1] / "bench", []
+    for path in folder.glob("attack_*.py"):
+        source = path.read_text("utf-8")
+        loads = r'(\w+)(?:: Any)? = (?:importlib\.import_module\("tests\.|_tests\(")([\w.]+)"\)'
+        uses = {(module, name) for alias, module in re.findall(loads, source) for name in used(alias, source)}
+        uses |= set(re.findall(r'_tests\("([\w.]+)"\)\.(\w+)', source))
+        missing += [name for module, name in uses if not hasattr(importlib.import_module(f"tests.{module}"), name)]
+    assert not missing
+    surroundings = (folder / "attack_surroundings.py").read_text("utf-8")
+    (name,) = re.findall(r'name = "(test_\w+)"', surroundings)
+    assert f"def {name}(" in (folder.parent / "tests" / "sweeps" / "test_ray.py").read_text("utf-8")
+
+
+def used(alias: str, source: str) -> set[str]:
+    return set(re.findall(rf"(?<![\w.\"]){alias}\.(\w+)", source))

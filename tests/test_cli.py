@@ -1,9 +1,10 @@
-"""The command line: what is printed where, and how it ends."""
+"""The command line: output, errors and exit codes."""
 
 import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from typing import Any
 import click
 import pytest
 
-from danseo.cli import cli, main
-from danseo.cli.sections import SECTIONS
-from danseo.predictions.file import write_predictions
-from danseo.scoring.baselines import baseline
+from danseo import __version__
+from danseo.cli import cli
+from danseo.data.prediction_file import write_predictions
+from danseo.data.sample import SAMPLE
+from danseo.files import content_sha256
+from danseo.scoring.score import baseline
 from danseo.tasks import TASKS
 from tests.conftest import Result
 
@@ -53,22 +56,6 @@ DETAILS = {
 Run = Callable[..., Result]
 
 
-@pytest.fixture
-def inside(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Run the command line in this process, which is quicker than the danseo fixture."""
-    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.delenv("DANSEO_DATA", raising=False)
-
-    def run(*arguments: object) -> Result:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        return Result(subprocess.CompletedProcess([], int(ended.value.code or 0), *capsys.readouterr()))
-
-    return run
-
-
 def gold_of(name: str, sample: Path) -> Path:
     return sample / TASKS[name].folder / TASKS[name].file("dev")
 
@@ -89,114 +76,113 @@ def system(sample: Path, tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-# tasks
-
-
 def test_tasks(danseo: Run) -> None:
     result = danseo("tasks")
     assert (result.code, result.err) == (0, "")
     lines = [line.split() for line in result.out.splitlines() if "/" in line and "@" in line]
     assert [(line[0], line[1]) for line in lines] == [(task.name, task.short) for task in TASKS.values()]
-    assert "ynat/macro_f1@official-1" in result.out
     assert result.out.count("missing") == len(TASKS)
 
 
-def test_tasks_as_json(inside: Run, sample: Path) -> None:
-    document = inside("tasks", "--json", "--data", sample).json
+def test_tasks_as_json(invoke: Run, sample: Path) -> None:
+    document = invoke("tasks", "--json", "--data", sample).json
     assert document["data"] == str(sample)
-    assert [task["name"] for task in document["tasks"]] == list(TASKS)
-    for described in document["tasks"]:
-        task = TASKS[described["name"]]
-        assert described["headline"] == task.headline
-        assert described["metrics"] == dict(task.metrics)
+    for described, task in zip(document["tasks"], TASKS.values(), strict=True):
+        assert (described["name"], described["headline"]) == (task.name, task.headline)
+        assert list(described["metrics"]) == list(task.metrics)
         assert set(OFFICIAL[task.name]) <= set(described["metrics"])
         assert described["files"] == {s: str(sample / task.folder / task.file(s)) for s in ("train", "dev")}
+        assert invoke("tasks", task.name).out == invoke("tasks", task.short).out
+    assert Path(invoke("tasks", "nli", "--data", "sample", "--json").json["files"]["dev"]).is_relative_to(SAMPLE)
 
 
-@pytest.mark.parametrize("name", ["NER", "ner", "Ner"])
-def test_one_task(name: str, inside: Run) -> None:
-    result = inside("tasks", name)
+def test_one_task(invoke: Run) -> None:
+    result = invoke("tasks", "Ner")
     assert result.code == 0
-    assert "named entity recognition" in result.out
-    assert "B-PS, I-PS" in result.out
-    assert "ner/char_f1@paper-1" in result.out
-    assert inside("tasks", name, "--json").json["labels"][-1] == "O"
+    for text in ("named entity recognition", "B-PS, I-PS", "ner/char_f1@paper-1"):
+        assert text in result.out
+    assert invoke("tasks", "ner", "--json").json["labels"][-1] == "O"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, invoke: Run) -> None:
+    result = invoke("completion", shell)
+    assert (result.code, result.err) == (0, "")
+    assert f"_DANSEO_COMPLETE={shell}_complete" in result.out
+    assert f"danseo completion {shell}" in invoke("completion", "--help").out
+
+
+def test_completion_in_bash(tmp_path: Path) -> None:
+    """The printed script completes commands and options in a real bash."""
+    if not (bash := shutil.which("bash")):
+        pytest.skip("bash is not installed")
+    program = tmp_path / "danseo"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m danseo "$@"\n')
+    program.chmod(0o755)
+    script = """
+PATH="$PWD:$PATH"
+eval "$(danseo completion bash)"
+for words in "sc" "score --js"; do
+    COMP_WORDS=(danseo $words); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
+    _danseo_completion danseo; echo "${COMPREPLY[@]}"
+done
+"""
+    ended = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (ended.stdout.split(), ended.stderr) == (["score", "--json"], "")
 
 
 @pytest.mark.parametrize(("name", "hint"), [("ynta", "did you mean 'ynat'? "), ("dts", "did you mean "), ("분류", "")])
-def test_unknown_task(name: str, hint: str, inside: Run) -> None:
-    for arguments in (
-        ("tasks", name),
-        ("score", name, "dev", "x"),
-        ("compare", name, "dev", "x"),
-        ("data", "stats", name),
-    ):
-        result = inside(*arguments)
-        assert (result.code, result.out) == (2, "")
-        assert result.complaint.startswith(f"danseo: no task named {name!r}; {hint}")
-        assert result.complaint.endswith("`danseo tasks` lists all")
+@pytest.mark.parametrize("command", ["tasks {}", "score {} dev x", "compare {} dev x", "data stats {}"])
+def test_unknown_task(command: str, name: str, hint: str, invoke: Run) -> None:
+    result = invoke(*command.format(name).split())
+    assert (result.code, result.out) == (2, "")
+    assert result.complaint.startswith(f"danseo: no task named {name!r}; {hint}")
 
 
-@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
-def test_both_names_of_a_task(task: Any, inside: Run) -> None:
-    assert inside("tasks", task.name).out == inside("tasks", task.short).out
-
-
-# data
-
-
-def test_sample_is_the_same_every_time(danseo: Run, sample: Path, tmp_path: Path) -> None:
-    result = danseo("data", "sample", tmp_path / "again", PYTHONHASHSEED="1")
+def test_sample_is_written_to_a_folder(invoke: Run, sample: Path, tmp_path: Path) -> None:
+    result = invoke("data", "sample", tmp_path / "again")
     assert (result.code, result.err) == (0, "")
-    assert f"18 files in {tmp_path / 'again'}" in result.out
-    files = [path.relative_to(sample) for path in sorted(sample.rglob("*")) if path.is_file()]
-    assert len(files) == 18
-    for file in files:
-        assert (tmp_path / "again" / file).read_bytes() == (sample / file).read_bytes(), file
+    assert f"42 files in {tmp_path / 'again'}" in result.out
+    assert content_sha256(tmp_path / "again") == content_sha256(sample)
 
 
-def test_check_accepts_the_sample(danseo: Run, inside: Run, sample: Path) -> None:
-    result = danseo("data", "check", "--data", sample)
+def test_check_accepts_the_sample(invoke: Run, sample: Path) -> None:
+    result = invoke("data", "check", "--data", sample)
     assert (result.code, result.err) == (0, "")
-    assert "built-in sample, not KLUE data" in result.out
-    document = inside("data", "check", "--data", sample, "--json").json
+    assert "bundled sample, not KLUE data" in result.out
+    document = invoke("data", "check", "--data", sample, "--json").json
     assert len(document["files"]) == 18
     assert {file["verdict"] for file in document["files"]} == {"subset"}
-    assert len(inside("data", "check", "dp", "NER", "--data", sample, "--json").json["files"]) == 4
+    assert len(invoke("data", "check", "dp", "NER", "--data", sample, "--json").json["files"]) == 4
 
 
-def test_check_tells_damage_and_absence(inside: Run, tmp_path: Path) -> None:
-    result = inside("data", "check", "--data", tmp_path)
+def test_check_reports_damaged_and_missing_files(invoke: Run, tmp_path: Path) -> None:
+    result = invoke("data", "check", "--data", tmp_path)
     assert result.code == 2
     assert result.complaint.startswith(f"danseo: no data in {tmp_path}; fetch it with `danseo data get`")
     path = tmp_path / TASKS["nli"].folder / TASKS["nli"].file("dev")
     path.parent.mkdir()
     path.write_text("[{")
-    result = inside("data", "check", "--data", tmp_path, "--json")
+    result = invoke("data", "check", "--data", tmp_path, "--json")
     assert result.code == 2
-    assert result.complaint.startswith(f"danseo: 1 damaged, the first: {path}, line 1: not valid JSON")
-    assert [file["verdict"] for file in result.json["files"]].count("damaged") == 1
+    assert result.complaint.startswith(f"danseo: 1 corrupted files; the first: {path}, line 1: not valid JSON")
+    assert [file["verdict"] for file in result.json["files"]].count("corrupted") == 1
 
 
-def test_the_word_sample_names_the_built_in_data(inside: Run, tmp_path: Path) -> None:
-    document = inside("tasks", "nli", "--data", "sample", "--json").json
-    assert document["files"]["dev"].startswith(str(tmp_path / "cache" / "sample"))
-
-
-def test_sample_where_nothing_can_be_written(inside: Run, tmp_path: Path) -> None:
+def test_the_sample_is_not_overwritten(invoke: Run, sample: Path, tmp_path: Path) -> None:
+    result = invoke("data", "get", "ynat", "--from", sample, "--data", "sample")
+    assert result.code == 2
+    assert "--data sample" in result.complaint
     (tmp_path / "file").touch()
-    result = inside("data", "sample", tmp_path / "file")
+    result = invoke("data", "sample", tmp_path / "file")
     assert result.code == 2
     assert "cannot be written" in result.complaint
 
 
-# score
-
-
 @pytest.mark.parametrize("name", TASKS)
-def test_score_of_the_oracle(name: str, inside: Run, system: Callable[..., Path], sample: Path) -> None:
+def test_score_of_the_oracle(name: str, invoke: Run, system: Callable[..., Path], sample: Path) -> None:
     gold, path = gold_of(name, sample), system(name)
-    result = inside("score", TASKS[name].short, gold, path, "--json", "--resamples", 50)
+    result = invoke("score", TASKS[name].short, gold, path, "--json", "--resamples", 50)
     assert (result.code, result.err) == (0, "")
     document = result.json
     assert (document["task"], document["gold"], document["predictions"]) == (name, str(gold), str(path))
@@ -215,112 +201,95 @@ def test_score_of_the_oracle(name: str, inside: Run, system: Callable[..., Path]
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_score_with_details(name: str, inside: Run, system: Callable[..., Path], sample: Path) -> None:
+def test_score_with_details(name: str, invoke: Run, system: Callable[..., Path], sample: Path) -> None:
     arguments = ("score", name, "dev", system(name, "a", wrong=0.4), "--data", sample, "--details", "--resamples", 20)
-    result = inside(*arguments)
+    result = invoke(*arguments)
     assert (result.code, result.err) == (0, "")
     assert set(DETAILS[name]) <= set(result.out.splitlines())
-    tables = inside(*arguments, "--json").json["details"]
+    tables = invoke(*arguments, "--json").json["details"]
     assert [table["title"] for table in tables] == DETAILS[name]
     for table in tables:
         assert table["rows"]
         assert all(len(row) == len(table["columns"]) for row in table["rows"])
 
 
-def test_score_table(danseo: Run, system: Callable[..., Path], sample: Path) -> None:
-    result = danseo("score", "ynat", "dev", system("ynat", "a", wrong=0.3), "--data", sample)
+def test_score_table(invoke: Run, system: Callable[..., Path], sample: Path) -> None:
+    result = invoke("score", "ynat", "dev", system("ynat", "a", wrong=0.3), "--data", sample)
     assert (result.code, result.err) == (0, "")
-    assert result.out.startswith("TC (topic classification): a.jsonl against ynat-v1.1_dev.json\n")
     header = next(line for line in result.out.splitlines() if "95 % interval" in line)
     assert header.split() == ["metric", "score", "95", "%", "interval", "oracle", "majority", "random"]
-    assert len(header) < 80, "an ordinary terminal shows it whole"
+    assert len(header) < 80
     assert "\nn = 140\n" in result.out
-    assert "majority: the most frequent answer" in result.out
     rows = [line.split() for line in result.out.splitlines() if "ynat/" in line]
     assert [row[0] for row in rows] == list(TASKS["ynat"].metrics)
-    value, low, dash, high = rows[0][1:5]
-    assert dash == "–"
+    value, low, _, high = rows[0][1:5]
     assert float(low) < float(value) < float(high) < 100
 
 
-def test_same_seed_same_bytes(inside: Run, system: Callable[..., Path], sample: Path) -> None:
-    path = system("ner", "a", wrong=0.3)
-    first, again, other = (
-        inside("score", "ner", "dev", path, "--data", sample, "--json", "--seed", seed).out for seed in (1, 1, 2)
-    )
+def test_seeds_and_resamples(invoke: Run, system: Callable[..., Path], sample: Path) -> None:
+    command = ("score", "ner", "dev", system("ner", "a", wrong=0.3), "--data", sample, "--json")
+    first, again, other = (invoke(*command, "--seed", seed).out for seed in (1, 1, 2))
     assert first == again != other
+    document = invoke(*command, "--resamples", 0).json
+    assert {score["interval"] for score in document["scores"]} == {None}
 
 
-def test_score_without_intervals(inside: Run, system: Callable[..., Path], sample: Path) -> None:
-    document = inside("score", "dp", "dev", system("dp"), "--data", sample, "--json", "--resamples", 0).json
-    assert [score["interval"] for score in document["scores"]] == [None] * len(TASKS["dp"].metrics)
-
-
-def test_partial_says_so(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+def test_partial_scores(invoke: Run, system: Callable[..., Path], sample: Path) -> None:
     arguments = ("score", "nli", "dev", system("nli", "some", cut=7), "--data", sample)
-    refused = inside(*arguments)
+    refused = invoke(*arguments)
     assert refused.code == 2
     assert "examples have no prediction, the first is guid 'klue-nli-sample_dev_00007'" in refused.complaint
-    result = inside(*arguments, "--partial")
+    result = invoke(*arguments, "--partial")
     assert result.code == 0
-    assert "PARTIAL: 7 of 140 examples have predictions; not comparable with whole scores" in result.out
-    document = inside(*arguments, "--partial", "--json").json
+    assert "PARTIAL: 7 of 140 examples" in result.out
+    document = invoke(*arguments, "--partial", "--json").json
     assert (document["partial"], document["n"], document["examples"]) == (True, 7, 140)
     assert {score["n"] for score in document["scores"]} == {7}
 
 
-def test_relations_without_probabilities(inside: Run, sample: Path, tmp_path: Path) -> None:
+def test_relations_without_probabilities(invoke: Run, sample: Path, tmp_path: Path) -> None:
     task = TASKS["re"]
     predictions = baseline("oracle", task, task.read(gold_of("re", sample)))
     write_predictions(tmp_path / "bare.jsonl", [replace(p, probabilities=None) for p in predictions])
     arguments = ("score", "re", "dev", tmp_path / "bare.jsonl", "--data", sample)
-    refused = inside(*arguments)
+    refused = invoke(*arguments)
     assert refused.code == 2
     assert ", line 1 (guid 'klue-re-sample_dev_00000'): no probabilities" in refused.complaint
-    document = inside(*arguments, "--skip", "auprc", "--json").json
+    document = invoke(*arguments, "--skip", "auprc", "--json").json
     assert [score["id"] for score in document["scores"]] == [id_ for id_ in task.metrics if "auprc" not in id_]
 
 
-def test_undefined_scores_are_null_with_a_reason(inside: Run, sample: Path, tmp_path: Path) -> None:
+def test_undefined_scores_are_null_with_a_note(invoke: Run, sample: Path, tmp_path: Path) -> None:
     task = TASKS["sts"]
     write_predictions(tmp_path / "flat.jsonl", baseline("majority", task, task.read(gold_of("sts", sample))))
     arguments = ("score", "sts", "dev", tmp_path / "flat.jsonl", "--data", sample)
-    pearson = inside(*arguments, "--json").json["scores"][0]
+    pearson = invoke(*arguments, "--json").json["scores"][0]
     assert (pearson["value"], pearson["interval"]) == (None, None)
-    assert pearson["note"] == "undefined: all answers, or all golds, are the same number"
-    assert pearson["note"] in inside(*arguments).out
+    assert pearson["note"].startswith("undefined")
+    assert pearson["note"] in invoke(*arguments).out
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
 def test_wrong_files_end_with_2_and_one_line(
-    as_json: list[str], inside: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
+    as_json: list[str], invoke: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
 ) -> None:
     oracle = system("nli")
     (tmp_path / "broken.jsonl").write_text('{"guid": ')
     cases = {
         ("nli", gold_of("nli", sample), tmp_path / "none.jsonl"): "none.jsonl is missing",
-        ("nli", gold_of("nli", sample), tmp_path): "is a folder; name the file inside it",
+        ("nli", gold_of("nli", sample), tmp_path): "is a folder",
         ("nli", gold_of("nli", sample), tmp_path / "broken.jsonl"): "broken.jsonl, line 1: not valid JSON",
-        ("nli", gold_of("nli", sample), gold_of("nli", sample)): "line 1: not valid JSON",
-        ("nli", gold_of("ner", sample), oracle): "line 1: not valid JSON",
-        ("ner", gold_of("nli", sample), oracle): "line 1: a line outside any sentence",
-        ("nli", gold_of("ynat", sample), oracle): "row 1 (guid 'ynat-sample_dev_00000'): field 'premise' is missing",
+        ("nli", gold_of("nli", sample), gold_of("nli", sample)): "not predictions",
+        ("nli", gold_of("ner", sample), oracle): "is a file of the task ner, not of nli",
+        ("ner", gold_of("nli", sample), oracle): "is a file of the task nli, not of ner",
+        ("nli", gold_of("ynat", sample), oracle): "is a file of the task ynat, not of nli",
         ("nli", "nowhere.json", oracle): "nowhere.json is missing",
         ("nli", "dev", oracle): "klue-nli-v1.1/klue-nli-v1.1_dev.json (or .gz, or nli/validation-*.parquet) is not in",
     }
     for arguments, complaint in cases.items():
-        result = inside("score", *arguments, *as_json)
+        result = invoke("score", *arguments, *as_json)
         assert (result.code, result.out) == (2, "")
         assert complaint in result.complaint
-
-
-def test_a_wrong_file_shows_no_traceback(danseo: Run, system: Callable[..., Path], sample: Path) -> None:
-    result = danseo("score", "sts", "dev", system("nli"), "--data", sample, "--json")
-    assert (result.code, result.out) == (2, "")
-    assert "guid 'klue-nli-sample_dev_00000' is not in the gold file" in result.complaint
-
-
-# compare
 
 
 @pytest.fixture
@@ -328,8 +297,8 @@ def three(system: Callable[..., Path]) -> list[Path]:
     return [system("nli", "weak", wrong=0.6), system("nli", "good", wrong=0.06), system("nli", "fair", wrong=0.07)]
 
 
-def test_compare_three_systems(danseo: Run, three: list[Path], sample: Path) -> None:
-    result = danseo("compare", "nli", "dev", *three, "--data", sample, "--json", "--resamples", 500)
+def test_compare_three_systems(invoke: Run, three: list[Path], sample: Path) -> None:
+    result = invoke("compare", "nli", "dev", *three, "--data", sample, "--json", "--resamples", 500)
     assert (result.code, result.err) == (0, "")
     document = result.json
     assert document["files"] == {path.stem: str(path) for path in three}
@@ -354,106 +323,113 @@ def test_compare_three_systems(danseo: Run, three: list[Path], sample: Path) -> 
         assert document["groups"][id_] == {"good": "a", "fair": "a", "weak": "b"}
 
 
-def test_compare_table(inside: Run, three: list[Path], sample: Path) -> None:
-    result = inside("compare", "nli", "dev", *three, "--data", sample, "--resamples", 200)
+def test_compare_fails_if_a_system_is_significantly_worse(invoke: Run, three: list[Path], sample: Path) -> None:
+    weak, good, fair = three
+    options = ["--data", sample, "--resamples", 500, "--fail-if-worse"]
+    for files, code, line in (
+        ([good, fair, weak], 1, "worse than good in nli/accuracy@official-1: weak -"),
+        ([good, fair], 0, "no system is significantly worse than good"),
+        ([weak, good], 0, "no system is significantly worse than weak"),
+    ):
+        result = invoke("compare", "nli", "dev", *files, *options)
+        assert result.code == code
+        assert line in result.err
+        assert invoke("compare", "nli", "dev", *files, *options, "--json").json["n"] == 140
+
+
+def test_compare_table(invoke: Run, three: list[Path], sample: Path) -> None:
+    result = invoke("compare", "nli", "dev", *three, "--data", sample, "--resamples", 200)
     assert (result.code, result.err) == (0, "")
-    for text in ("good − weak", "p (Holm)", "detectable", "differs", "not shown", "n = 140"):
+    for text in ("good − weak", "p (Holm)", "detectable", "n = 140"):
         assert text in result.out
 
 
 def test_compare_shows_the_headline_and_all_only_when_asked(
-    inside: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
+    invoke: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
 ) -> None:
     paths = [system("re", "a", wrong=0.2), system("re", "b", wrong=0.3)]
     arguments = ("compare", "re", "dev", *paths, "--data", sample, "--resamples", 100)
-    short, full = inside(*arguments), inside(*arguments, "--all")
+    short, full = invoke(*arguments), invoke(*arguments, "--all")
     metrics = list(TASKS["re"].metrics)
     assert [id_ for id_ in metrics if id_ in short.out] == metrics[:1]
     assert "--all shows 6 more metrics" in short.out
     assert [id_ for id_ in metrics if id_ in full.out] == metrics
     assert "--all" not in full.out
-    other = inside(*arguments, "--skip", "micro_f1").out
+    other = invoke(*arguments, "--skip", "micro_f1").out
     assert [id_ for id_ in metrics if id_ in other] == metrics[1:2]
     bare = [path.rename(tmp_path / f"bare-{path.name}") for path in paths]
     for path in bare:
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         path.write_text("".join(json.dumps({k: row[k] for k in ("guid", "answer")}) + "\n" for row in rows))
-    assert inside("compare", "re", "dev", *bare, "--data", sample, "--resamples", 100).code == 0
+    assert invoke("compare", "re", "dev", *bare, "--data", sample, "--resamples", 100).code == 0
 
 
-def test_few_examples_are_called_few(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+def test_few_examples_are_noted(invoke: Run, system: Callable[..., Path], sample: Path) -> None:
     some = [system("nli", "a", wrong=0.2, cut=19), system("nli", "b", wrong=0.4, cut=19)]
-    score = ("score", "nli", "dev", some[0], "--partial", "--data", sample)
-    for arguments in (score, ("compare", "nli", "dev", *some, "--partial", "--data", sample)):
-        assert "few independent examples (19)" in inside(*arguments, "--resamples", 100).out
-    assert "few independent" not in inside(*score, "--resamples", 0).out
-    assert (
-        "few independent"
-        not in inside("score", "nli", "dev", system("nli", "c", cut=20), "--partial", "--data", sample).out
-    )
+    options = ("--partial", "--data", sample, "--resamples", 100)
+    for arguments in (("score", "nli", "dev", some[0]), ("compare", "nli", "dev", *some)):
+        assert "few independent examples (19)" in invoke(*arguments, *options).out
+    assert "few independent" not in invoke("score", "nli", "dev", system("nli", "c", cut=20), *options).out
 
 
-def test_identical_answers_are_called_identical(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+def test_identical_answers(invoke: Run, system: Callable[..., Path], sample: Path) -> None:
     paths = [system("nli", "a", wrong=0.2), system("nli", "b", wrong=0.3)]
     paths[1].write_bytes(paths[0].read_bytes())
     arguments = ("compare", "nli", "dev", *paths, "--data", sample, "--resamples", 200)
-    assert "identical answers" in inside(*arguments).out
-    for pair in inside(*arguments, "--json").json["differences"]:
+    assert "identical answers" in invoke(*arguments).out
+    for pair in invoke(*arguments, "--json").json["differences"]:
         assert (pair["difference"], pair["p_permutation"], pair["smallest_detectable"]) == (0, 1, None)
         assert pair["identical_answers"] is True
-        assert pair["interval"][0] < -1 < 1 < pair["interval"][1], "140 examples leave room for 2.6 points"
+        assert pair["interval"] == [0, 0]
 
 
 @pytest.mark.parametrize(("name", "units"), [("wos", "dialogue"), ("mrc", "text")])
 def test_compare_keeps_clusters_together(
-    name: str, units: str, inside: Run, system: Callable[..., Path], sample: Path
+    name: str, units: str, invoke: Run, system: Callable[..., Path], sample: Path
 ) -> None:
     paths = [system(name, "a", wrong=0.2), system(name, "b", wrong=0.3)]
-    document = inside("compare", name, "dev", *paths, "--data", sample, "--json", "--resamples", 100).json
+    document = invoke("compare", name, "dev", *paths, "--data", sample, "--json", "--resamples", 100).json
     examples = TASKS[name].read(gold_of(name, sample))
     assert document["clusters"] == len({getattr(example, units) for example in examples}) < document["n"]
     assert all(pair["p_mcnemar"] is None for pair in document["differences"])
 
 
-def test_compare_enforces_the_same_examples(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+def test_compare_enforces_the_same_examples(invoke: Run, system: Callable[..., Path], sample: Path) -> None:
     whole, some = system("nli", "whole", wrong=0.2), system("nli", "some", cut=50)
     arguments = ("compare", "nli", "dev", whole, some, "--data", sample, "--resamples", 100)
-    refused = inside(*arguments)
+    refused = invoke(*arguments)
     assert (refused.code, refused.out) == (2, "")
     assert f"{some}: 90 of 140 examples have no prediction" in refused.complaint
-    result = inside(*arguments, "--partial")
+    result = invoke(*arguments, "--partial")
     assert "PARTIAL: 50 of 140 examples are answered by every file" in result.out
-    assert inside(*arguments, "--partial", "--json").json["partial"] is True
+    assert invoke(*arguments, "--partial", "--json").json["partial"] is True
 
 
-def test_compare_needs_two_different_files(inside: Run, system: Callable[..., Path], sample: Path) -> None:
+def test_compare_needs_two_different_files(invoke: Run, system: Callable[..., Path], sample: Path) -> None:
     path = system("nli")
     for files, complaint in (
         ([path], "name at least two prediction files"),
         ([path, path.parent / "." / path.name], "the same prediction file is named twice"),
         ([path, path.parent / ".." / path.parent.name / path.name], "the same prediction file is named twice"),
     ):
-        result = inside("compare", "nli", "dev", *files, "--data", sample)
+        result = invoke("compare", "nli", "dev", *files, "--data", sample)
         assert (result.code, result.out) == (2, "")
         assert complaint in result.complaint
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(
-    inside: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
+def test_files_of_one_name_are_named_with_their_folders(
+    invoke: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
 ) -> None:
     paths = []
     for folder, wrong in (("one", 0.1), ("two", 0.2)):
         (tmp_path / folder).mkdir()
         paths.append(system("nli", "p", wrong=wrong).rename(tmp_path / folder / "p.jsonl"))
-    document = inside("compare", "nli", "dev", *paths, "--data", sample, "--json", "--resamples", 100).json
+    document = invoke("compare", "nli", "dev", *paths, "--data", sample, "--json", "--resamples", 100).json
     assert list(document["files"]) == ["one/p", "two/p"]
 
 
-# doctor and demo
-
-
-def test_doctor_finds_the_sample_healthy(danseo: Run, sample: Path) -> None:
-    result = danseo("doctor", "--data", sample, "--json")
+def test_doctor_finds_the_sample_healthy(invoke: Run, sample: Path) -> None:
+    result = invoke("doctor", "--data", sample, "--json")
     assert (result.code, result.err) == (0, "")
     document = result.json
     assert (document["healthy"], document["failures"]) == (True, [])
@@ -466,14 +442,14 @@ def test_doctor_finds_the_sample_healthy(danseo: Run, sample: Path) -> None:
         assert trial["ok"] is True
 
 
-def test_doctor_without_data(inside: Run, tmp_path: Path) -> None:
+def test_doctor_without_data(invoke: Run, tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
-        result = inside("doctor", "--data", folder)
+        result = invoke("doctor", "--data", folder)
         assert (result.code, result.err) == (0, "")
         assert f"no dev files in {folder}; try --data sample" in result.out
 
 
-def test_doctor_tells_what_is_wrong(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_failures(invoke: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / TASKS["ner"].folder / TASKS["ner"].file("dev")
     path.parent.mkdir()
     path.write_text("## a\t가\n가\tX\n")
@@ -483,22 +459,23 @@ def test_doctor_tells_what_is_wrong(inside: Run, tmp_path: Path, monkeypatch: py
         (shards / f"validation-0000{number}-of-00002.parquet").touch()
     (tmp_path / "file").touch()
     monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "file"))
-    result = inside("doctor", "--data", tmp_path, "--json")
+    result = invoke("doctor", "--data", tmp_path, "--json")
     assert result.code == 2
-    assert f"{path}, line 2 (guid 'a'): unknown tag 'X'" in result.complaint
     assert result.json["healthy"] is False
-    told = " ".join(result.json["failures"])
-    assert "has 2 parquet files for dev" in told
-    assert f"the cache {tmp_path / 'file'} cannot be written; set DANSEO_CACHE" in told
+    failures = " ".join(result.json["failures"])
+    assert f"{path}, line 2 (guid 'a')" in failures
+    assert "has 2 parquet files for dev" in failures
+    assert "set DANSEO_CACHE" in failures
 
 
-def test_doctor_does_not_judge_chance_by_a_few_examples(inside: Run, sample: Path, tmp_path: Path) -> None:
+def test_doctor_accepts_a_few_examples(invoke: Run, sample: Path, tmp_path: Path) -> None:
     path = tmp_path / TASKS["nli"].folder / TASKS["nli"].file("dev")
     path.parent.mkdir()
     path.write_text(json.dumps(json.loads(gold_of("nli", sample).read_text())[:1]))
-    assert inside("doctor", "--data", tmp_path).code == 0
+    assert invoke("doctor", "--data", tmp_path).code == 0
 
 
+@pytest.mark.lengthy
 def test_demo(danseo: Run, tmp_path: Path) -> None:
     result = danseo("demo", "ynat", "--folder", tmp_path / "demo")
     assert result.code == 0, result.err
@@ -507,10 +484,6 @@ def test_demo(danseo: Run, tmp_path: Path) -> None:
     assert TASKS["ynat"].headline in table
     assert table.rstrip().splitlines()[-3].endswith("| yes |"), "a trained encoder beats the majority answer"
     assert (tmp_path / "demo" / "sample").is_dir()
-    assert not (tmp_path / "cache" / "measured.json").exists(), "so short a work is not worth measuring"
-
-
-# How it ends
 
 
 @pytest.mark.parametrize(
@@ -532,53 +505,41 @@ def test_demo(danseo: Run, tmp_path: Path) -> None:
         (["score", "nli", "dev", "x", "--data", ""], "danseo: --data is empty; name a folder"),
     ],
 )
-def test_wrong_usage(arguments: list[str], complaint: str, inside: Run, sample: Path) -> None:
+def test_wrong_usage(arguments: list[str], complaint: str, invoke: Run, sample: Path) -> None:
     if "--skip" in arguments:
         arguments = [*arguments, "--data", str(sample)]
-    result = inside(*arguments)
+    result = invoke(*arguments)
     assert (result.code, result.out) == (2, "")
     assert result.complaint.startswith(complaint)
 
 
-def test_wrong_usage_of_the_command(danseo: Run) -> None:
-    result = danseo("frobnicate")
-    assert (result.code, result.out) == (2, "")
-    assert result.complaint == "danseo: No such command 'frobnicate'. See `danseo --help`."
-
-
 @pytest.mark.parametrize("group", [[], ["data"]])
-def test_help_is_shown_without_a_command(group: list[str], inside: Run) -> None:
-    result = inside(*group)
+def test_a_group_alone_shows_its_help(group: list[str], invoke: Run) -> None:
+    result = invoke(*group)
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("Usage: danseo ")
     assert len(result.out.splitlines()) > 8
-    assert result.out == inside(*group, "--help").out == inside(*group, "-h").out
+    assert result.out == invoke(*group, "--help").out == invoke(*group, "-h").out
 
 
-def test_help_has_sections_with_one_whole_line_per_command(inside: Run) -> None:
-    context = click.Context(cli)
-    sections = cli.sections(context)  # type: ignore[attr-defined]
-    assert sections.keys() == SECTIONS.keys(), f"a command needs its line in cli/sections.py: {sections.get('More')}"
-    shown = inside("--help").out.splitlines()
-    for name in cli.list_commands(context):
+def test_help_has_one_whole_line_per_command(invoke: Run) -> None:
+    shown = invoke("--help").out.splitlines()
+    for name in cli.list_commands(click.Context(cli)):
         line = next(line for line in shown if line.split()[:1] == [name])
-        assert line.endswith("."), f"{name}: its line is too long"
+        assert line.endswith("."), f"{name}: the first sentence of its help is too long"
 
 
-def test_every_command_and_option_has_a_help_text(inside: Run) -> None:
-    from danseo.cli import cli
-
-    commands = [cli, *cli.commands.values(), *cli.commands["data"].commands.values()]  # type: ignore[attr-defined]
+def test_every_command_and_option_has_a_help_text() -> None:
+    commands: list[Any] = [cli]
     for command in commands:
         assert command.help, command.name
-        for parameter in command.params:
-            assert parameter.param_type_name == "argument" or parameter.help, (command.name, parameter.name)  # type: ignore[attr-defined]
+        assert all(each.param_type_name == "argument" or each.help for each in command.params), command.name
+        commands += getattr(command, "commands", {}).values()
+    assert len(commands) > 30
 
 
-def test_version(inside: Run) -> None:
-    from danseo import __version__
-
-    assert inside("--version").out == f"danseo, version {__version__}\n"
+def test_version(invoke: Run) -> None:
+    assert invoke("--version").out == f"danseo, version {__version__}\n"
 
 
 def test_interrupt(system: Callable[..., Path], sample: Path) -> None:
@@ -591,7 +552,7 @@ def test_interrupt(system: Callable[..., Path], sample: Path) -> None:
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for what runs behind
     )
-    time.sleep(3)
+    time.sleep(2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     result = Result(subprocess.CompletedProcess([], process.returncode, out, err))
@@ -599,9 +560,7 @@ def test_interrupt(system: Callable[..., Path], sample: Path) -> None:
     assert result.complaint == "danseo: interrupted"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reader"), [("tasks", "head -1"), ("tasks --json", "head -1"), ("--help", "true"), ("tasks", "true")]
-)
+@pytest.mark.parametrize(("arguments", "reader"), [("tasks --json", "head -1"), ("tasks", "true")])
 def test_reader_that_leaves_early(arguments: str, reader: str) -> None:
     command = f"{shlex.quote(sys.executable)} -m danseo {arguments} | {reader}"
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
@@ -613,7 +572,8 @@ def test_full_disk_and_closed_output() -> None:
     command = f"{shlex.quote(sys.executable)} -m danseo tasks"
     if Path("/dev/full").exists():
         full = subprocess.run(["sh", "-c", f"{command} >/dev/full"], capture_output=True, text=True, timeout=60)
-        assert (full.returncode, full.stderr) == (1, "danseo: no space left to write to\n")
+        assert (full.returncode, full.stderr.count("\n")) == (1, 1)
+        assert "no space left" in full.stderr
     closed = subprocess.run(["sh", "-c", f"{command} >&-"], capture_output=True, text=True, timeout=60)
     assert (closed.returncode, closed.stderr) == (0, "")
 
@@ -622,11 +582,10 @@ def test_full_disk_and_closed_output() -> None:
     ("environment", "as_json"),
     [
         ({"PYTHONIOENCODING": "ascii"}, []),
-        ({"LC_ALL": "C"}, []),
         ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ["--json"]),  # arguments arrive as raw bytes
         ({"PYTHONIOENCODING": "latin-1"}, ["--json"]),
     ],
-    ids=["ascii", "C", "C uncoerced", "latin-1"],
+    ids=["ascii", "C uncoerced", "latin-1"],
 )
 def test_korean_stays_korean(environment: dict[str, str], as_json: list[str], tmp_path: Path) -> None:
     variables = {**{k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}, **environment}
@@ -641,3 +600,14 @@ def test_korean_stays_korean(environment: dict[str, str], as_json: list[str], tm
     assert (wrong.returncode, wrong.stdout) == (2, b"")
     shown = repr("감정".encode().decode("ascii", "surrogateescape")) if "PYTHONUTF8" in environment else "'감정'"
     assert wrong.stderr.decode() == f"danseo: no task named {shown}; `danseo tasks` lists all\n"
+
+
+def test_an_error_line_is_bounded(invoke, tmp_path):
+    (tmp_path / "data.csv").write_text(f"text,{'라' * 50_000}\n" + "가,나\n" * 8, "utf-8")
+    (tmp_path / "own.toml").write_text(
+        "type = 'classification'\ntrain = 'data.csv'\ndev = 0.5\ntext = 'text'\nlabel = 'label'\n", "utf-8"
+    )
+    result = invoke("train", tmp_path / "own.toml", "-m", "majority", "--runs", tmp_path / "runs")
+    assert result.code == 2
+    assert len(result.err.splitlines()) == 1
+    assert len(result.err) < 1000

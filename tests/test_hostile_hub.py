@@ -1,29 +1,28 @@
-"""A Hub that does wrong: one line in the time that is promised, and nothing false stays in the cache."""
+"""A Hub with faults: one line within the timeout, and no false file stays in the cache."""
 
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers")
 
+from danseo.cli import main
 from danseo.errors import DanseoError, NetworkError
-from danseo.hub import download, from_hub
-from danseo.models.encoder.network import load_encoder_config
-from danseo.patience import LEAST, patience, watched
+from danseo.hub import download, load_from_hub
+from danseo.models.encoder.network import load_encoder_config, loading_error
+from danseo.timeouts import MIN_BYTES, get_timeout, run_with_timeout
 
 from .hostile import PAGE, closed_port, deaf, serving
-from .test_hub import set_endpoint
+from .loopback import set_endpoint
 
 TINY = '{"model_type": "bert", "hidden_size": 32, "vocab_size": 100}'
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
     (folder / "config.json").write_text(TINY)
     (folder / "validation-00000-of-00001.parquet").write_bytes(b"PAR1" * 9000)
@@ -32,10 +31,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def point_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """A process that knows only the Hub at an address, and an empty cache."""
+def point_at(tmp_path, monkeypatch):
+    """Set the only known Hub, with an empty cache."""
 
-    def point(url: str) -> None:
+    def point(url):
         set_endpoint(monkeypatch, url)
         template = url + "/{repo_id}/resolve/{revision}/{filename}"
         for name, value in {
@@ -50,10 +49,10 @@ def point_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 
 @pytest.fixture
-def ask(point_at: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """What is said of a model at an address."""
+def load_error(point_at, monkeypatch):
+    """Return the error of loading a model from an address."""
 
-    def asked(url: str) -> str:
+    def load(url):
         point_at(url)
         monkeypatch.setenv("DANSEO_TIMEOUT", "2")
         with pytest.raises(NetworkError) as caught:
@@ -61,61 +60,70 @@ def ask(point_at: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Cal
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    return asked
+    return load
 
 
-def pages_in(folder: Path) -> list[str]:
-    """What the Hub's cache holds in the way of web pages."""
+def find_web_pages(folder):
     return [path.name for path in folder.rglob("*") if path.is_file() and path.read_bytes()[:1] == b"<"]
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
-        ("silent", "less than 16 KiB came in 2 s (--timeout); take -m mini, which is here, name a local folder"),
-        ("drip", "less than 16 KiB came in 2 s (--timeout)"),
-        ("portal", "for config.json, a web page came instead; log in to the network first"),
+        ("silent", "less than 16 KiB arrived in 2 s (--timeout); use the bundled model mini"),
+        ("drip", "less than 16 KiB arrived in 2 s"),
+        ("portal", "for config.json, a web page arrived instead"),
         ("trouble", "status 503"),
         ("noise", "cannot be reached"),
         ("circle", "cannot be reached"),
     ],
 )
-def test_a_model_from_a_hostile_hub(fault: str, said: str, files: Path, tmp_path: Path, ask) -> None:
+def test_models_from_a_hostile_hub(fault, message, files, tmp_path, load_error):
     with serving(files, fault) as hub:
-        assert said in ask(hub.url)
-    assert pages_in(tmp_path) == []
+        assert message in load_error(hub.url)
+    assert find_web_pages(tmp_path) == []
 
 
-def test_a_hub_that_never_says_a_word(ask) -> None:
+def test_half_a_file_is_a_failure_of_the_network():
+    """The library tries for nine seconds; then its own error names no network, but the cause of it does."""
+    closed = type("RemoteProtocolError", (Exception,), {"__module__": "httpx2"})("peer closed connection")
+    error = OSError("Can't load the configuration of 'org/tiny'")
+    error.__cause__ = closed
+    found = loading_error("org/tiny", error)
+    assert isinstance(found, NetworkError)
+    assert "peer closed connection" in str(found)
+    error.__cause__ = None
+    assert not isinstance(loading_error("org/tiny", error), NetworkError)
+
+
+def test_silent_hub(load_error):
     with deaf() as url:
-        assert "cannot be reached: " in ask(url)
+        assert "cannot be reached: " in load_error(url)
 
 
-def test_a_refused_connection_ends_in_five_seconds_with_the_offline_ways(point_at, sample, tmp_path, capsys) -> None:
-    """With the usual patience of a minute: nobody is waited for who is not there."""
-    from danseo.cli import main
-
+def test_refused_connection_ends_in_five_seconds_with_a_remedy(point_at, sample, tmp_path, capsys):
+    """With the default timeout of a minute."""
     point_at(f"http://127.0.0.1:{closed_port()}")
-    began = time.monotonic()
-    with pytest.raises(SystemExit) as ended:
+    start = time.monotonic()
+    with pytest.raises(SystemExit) as caught:
         main(["train", "ynat", "-m", "org/tiny", "--data", str(sample), "--runs", str(tmp_path / "runs")])
-    assert time.monotonic() - began < 5
-    assert ended.value.code == 1
+    assert time.monotonic() - start < 5
+    assert caught.value.code == 1
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "cannot be reached" in line
-    assert "take -m mini, which is here, name a local folder, or fill the cache" in line
+    assert "use the bundled model mini" in line
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("fault", ["silent", "drip"])
-def test_data_from_a_hostile_hub(fault: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_from_a_hostile_hub(fault, files, monkeypatch):
     monkeypatch.setenv("DANSEO_TIMEOUT", "1")
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    with serving(files, fault) as hub, pytest.raises(Exception, match=r"came in 1 s|timed out"):
+    with serving(files, fault) as hub, pytest.raises(Exception, match=r"arrived in 1 s|timed out"):
         download(f"{hub.url}/datasets/klue/klue/resolve/main/ynat/train-00000-of-00001.parquet")
 
 
-def test_a_page_that_is_in_the_cache_already_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_web_page_in_the_cache_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     snapshot = tmp_path / "models--org--tiny" / "snapshots" / "0"
     snapshot.mkdir(parents=True)
@@ -123,66 +131,65 @@ def test_a_page_that_is_in_the_cache_already_goes(tmp_path: Path, monkeypatch: p
     (snapshot / "config.json").symlink_to(tmp_path / "blob")
     (snapshot / "vocab.txt").write_text("<s>\n<pad>\n")
 
-    def load() -> None:
+    def load():
         raise OSError("It looks like the config file is not a valid JSON file")
 
-    with pytest.raises(NetworkError, match=r"for config\.json, a web page came instead"):
-        from_hub("org/tiny", load)
+    with pytest.raises(NetworkError, match=r"for config\.json, a web page arrived instead"):
+        load_from_hub("org/tiny", load)
     assert not (tmp_path / "blob").exists()
     assert [path.name for path in snapshot.iterdir()] == ["vocab.txt"]
     with pytest.raises(OSError, match="not a valid JSON"):
-        from_hub("org/tiny", load)
+        load_from_hub("org/tiny", load)
 
 
-# Patience
+# Timeouts
 
 
-def test_work_that_comes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_extends_the_timeout(monkeypatch):
     monkeypatch.setenv("DANSEO_TIMEOUT", "0.4")
-    arrived = [0]
+    parts = []
 
-    def steady() -> str:
+    def receive():
         for _ in range(6):
             time.sleep(0.2)
-            arrived[0] += LEAST
-        return "whole"
+            parts.append(MIN_BYTES)
+        return "complete"
 
-    assert watched(steady, lambda: arrived[0], "it") == "whole"
-    with pytest.raises(NetworkError, match=r"it: less than 16 KiB came in 0\.4 s"):
-        watched(lambda: time.sleep(3), lambda: 0, "it")
+    assert run_with_timeout(receive, lambda: sum(parts), "it") == "complete"
+    with pytest.raises(NetworkError, match=r"it: less than 16 KiB arrived in 0\.4 s"):
+        run_with_timeout(lambda: time.sleep(3), lambda: 0, "it")
 
 
-def test_work_that_computes_is_no_hanging_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computing_extends_the_timeout(monkeypatch):
     monkeypatch.setenv("DANSEO_TIMEOUT", "1")
-    monkeypatch.setattr("danseo.patience._BYTES_PER_SECOND_OF_WORK", 1 << 20)  # others may compute here as well
+    monkeypatch.setattr("danseo.timeouts._BYTES_PER_SECOND_OF_WORK", 1 << 20)  # others may compute here as well
 
-    def computing() -> bool:
+    def compute():
         end = time.monotonic() + 2
         while time.monotonic() < end:
             sum(range(1000))
         return True
 
-    assert watched(computing, lambda: 0, "it")
+    assert run_with_timeout(compute, lambda: 0, "it")
 
 
-def test_what_the_work_raises_is_raised() -> None:
+def test_errors_of_the_work_are_raised():
     with pytest.raises(KeyError):
-        watched(lambda: {}["a"], lambda: 0, "it")
+        run_with_timeout(lambda: {}["a"], lambda: 0, "it")
 
 
-@pytest.mark.parametrize("given", ["soon", "0", "-1", "nan", "inf"])
-def test_patience_is_a_number_of_seconds(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DANSEO_TIMEOUT", given)
+@pytest.mark.parametrize("value", ["soon", "0", "-1", "nan", "inf"])
+def test_timeout_is_a_number_of_seconds(value, monkeypatch):
+    monkeypatch.setenv("DANSEO_TIMEOUT", value)
     with pytest.raises(DanseoError, match="should be seconds"):
-        patience()
+        get_timeout()
 
 
-def test_libraries_do_not_report_home(tmp_path: Path) -> None:
-    """In the process of a command, unless its user wants them to."""
+def test_telemetry_of_libraries_is_off():
     program = (
         "import os\nfrom danseo import cli\n"
         "try:\n    cli.main(['tasks'])\nexcept SystemExit:\n    print([os.environ[name] for name in cli.TELEMETRY])"
     )
     environment = {key: value for key, value in os.environ.items() if key != "HF_HUB_DISABLE_TELEMETRY"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
-    assert done.stdout.splitlines()[-1] == "['1', '0', '1']"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert result.stdout.splitlines()[-1] == "['1', '0', '1']"

@@ -9,31 +9,31 @@ import numpy as np
 import pytest
 
 from danseo import files
-from danseo.config import RunConfig
-from danseo.data import lines
-from danseo.data.lines import lines_in
+from danseo.config.base import parse_assignment
+from danseo.config.run import RunConfig
+from danseo.data import input_reader as lines
+from danseo.data.input_reader import group_lines
+from danseo.data.prediction_file import read_predictions
 from danseo.errors import DanseoError, DataError
 from danseo.files import parse_json, read_bytes, read_toml
-from danseo.predictions import evidence
-from danseo.predictions.evidence import packed_arrays, read_arrays
-from danseo.predictions.file import read_predictions
 from danseo.records import Prediction
-from danseo.settings.values import parse_setting
-from danseo.sweeps.space import read_sweep
+from danseo.sweeps.sweep_file import read_sweep
 from danseo.tasks import TASKS
+from danseo.tasktypes.decoding import arrays
+from danseo.tasktypes.decoding.arrays import pack_npz, read_npz
 from danseo.text import documents
 
 from .tiny import read_split
 
 
 def test_files_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST", 1000)
+    monkeypatch.setattr(files, "MAX_BYTES", 1000)
     bomb = tmp_path / "bomb.gz"
     bomb.write_bytes(gzip.compress(b" x" * 100_000))
     large = tmp_path / "large"
     large.write_bytes(b"x" * 1001)
     for path in (bomb, large):
-        with pytest.raises(DataError, match="GiB, which danseo does not read"):
+        with pytest.raises(DataError, match="GiB, the limit"):
             read_bytes(path)
     with pytest.raises(DataError, match="is a device, not a file"):
         read_bytes(Path("/dev/zero"))
@@ -44,26 +44,26 @@ def test_files_without_end(tmp_path, monkeypatch):
 
 def test_numbers_without_measure(tmp_path, monkeypatch):
     path = tmp_path / "dev.npz"
-    path.write_bytes(packed_arrays({"scores": np.zeros(10_000)}))
-    assert read_arrays(path)
-    monkeypatch.setattr(evidence, "MOST", 1000)
+    path.write_bytes(pack_npz({"scores": np.zeros(10_000)}))
+    assert read_npz(path)
+    monkeypatch.setattr(arrays, "MAX_BYTES", 1000)
     with pytest.raises(DanseoError, match="GiB of numbers"):
-        read_arrays(path)
+        read_npz(path)
 
 
 def test_saved_numbers_that_are_none(tmp_path):
     path = tmp_path / "dev.npz"
-    path.write_bytes(packed_arrays({"arcs": np.array([-np.inf, 0.0])}))
-    assert read_arrays(path), "the logarithm of nothing is allowed"
-    path.write_bytes(packed_arrays({"arcs": np.array([np.nan, 0.0])}))
+    path.write_bytes(pack_npz({"arcs": np.array([-np.inf, 0.0])}))
+    assert read_npz(path), "the logarithm of nothing is allowed"
+    path.write_bytes(pack_npz({"arcs": np.array([np.nan, 0.0])}))
     with pytest.raises(DanseoError, match="arcs holds NaN or infinite numbers"):
-        read_arrays(path)
+        read_npz(path)
 
 
 def test_lines_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST", 1 << 17)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1 << 17)
     with pytest.raises(DataError, match="a line of more than"):
-        list(lines_in(_readable(tmp_path, b"x" * (1 << 19)), 10))
+        list(group_lines(_readable(tmp_path, b"x" * (1 << 19)), 10))
     monkeypatch.setattr(documents, "_LONGEST_LINE", 100)
     (tmp_path / "some.txt").write_text("가" * 200)
     with pytest.raises(DataError, match="line 1: more than 100 characters"):
@@ -88,20 +88,21 @@ def test_toml_without_measure(tmp_path, text):
 @pytest.mark.parametrize("setting", ["seed", "batch_size", "learning_rate", "epochs"])
 def test_settings_without_measure(setting):
     with pytest.raises(DanseoError, match="too large a number"):
-        parse_setting(f"{setting}={'9' * 400}", RunConfig)
+        parse_assignment(f"{setting}={'9' * 400}", RunConfig)
 
 
 def test_grids_without_measure(tmp_path):
     seeds = ", ".join(map(str, range(200)))
     (tmp_path / "wide.toml").write_text(
-        f"task = 'ynat'\nmodel = 'majority'\n[grid]\nseed = [{seeds}]\nlimit = [{seeds}]\nbatch_size = [1, 2]\n"
+        f"task = 'ynat'\nmodel = 'majority'\n[grid]\nseed = [{seeds}]\n"
+        f"max_train_samples = [{seeds}]\nbatch_size = [1, 2]\n"
     )
     with pytest.raises(DanseoError, match="80,000 runs, but a sweep has at most 10,000"):
         read_sweep(tmp_path / "wide.toml").configs()
 
 
 def test_a_key_that_stands_twice_is_refused():
-    with pytest.raises(DataError, match="the key answer stands twice in one object"):
+    with pytest.raises(DataError, match="the key answer occurs twice in one object"):
         parse_json('{"guid": "a", "answer": 1, "answer": 2}', None)
 
 
@@ -111,7 +112,7 @@ def test_answers_beyond_the_scale(sample, tmp_path):
     path.write_text(f'{{"guid": "{examples[0].guid}", "answer": 500}}\n')
     with pytest.raises(DanseoError, match="should be a number from 0 to 5, not 500"):
         read_predictions(path, task, examples)
-    assert task.remark([Prediction("a", 5.1), Prediction("b", 5.0)]) == "1 of 2 answers lie outside 0 to 5"
+    assert task.remark([Prediction("a", 5.1), Prediction("b", 5.0)]) == "1 of 2 answers are outside 0 to 5"
 
 
 def test_empty_probabilities_are_refused(sample, tmp_path):

@@ -4,17 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config import RunConfig
-from danseo.models.scratch import Size, make_encoder
-from danseo.settings.values import with_settings
+from danseo.config.base import update_config
+from danseo.config.run import RunConfig
+from danseo.config.train import TrainSettings
+from danseo.models.encoder.settings import EncoderSettings
+from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.tasks import TASKS
 
 FAMILIES = ("bert", "roberta", "electra", "deberta-v2", "xlm-roberta", "modernbert")
 QUICK = {
-    "halves": 2,
     "precision": "fp32",
-    "attention": "eager",
-    "threads": 1,
+    "attn_implementation": "auto",
+    "num_threads": 1,
     "batch_size": 8,
     "epochs": 1,
     "learning_rate": 1e-3,
@@ -33,7 +34,7 @@ def tiny_encoder(folder: Path, sample: Path, family: str = "bert", **measures) -
     ]
     texts += [turn for example in read_split(sample, "wos", "train", 50) for turn in example.turns]
     chosen = {"layers": 2, "hidden": 32, "heads": 2, "vocabulary": 1500, "positions": 160, "dropout": 0.0, **measures}
-    return make_encoder(folder, texts, family, Size(**chosen))
+    return make_encoder(folder, texts, family, EncoderSize(**chosen))
 
 
 def tiny_decoder(folder: Path, sample: Path, family: str = "gemma3_text", *, vocabulary: int = 1200) -> Path:
@@ -88,7 +89,13 @@ def assert_same_answers(found: list, expected: list) -> None:
 
 
 def quick_config(task: str, model: object, **settings) -> RunConfig:
-    return with_settings(RunConfig(task=task, model=str(model)), {**QUICK, **settings})
+    return update_config(RunConfig(task=task, model=str(model)), {**QUICK, **settings})
+
+
+def kind_settings(**settings) -> tuple[EncoderSettings, TrainSettings]:
+    """The settings that an encoder's kind of task reads, by name."""
+    length = {"max_length": settings.pop("max_length")} if "max_length" in settings else {}
+    return EncoderSettings(**settings), TrainSettings(**length)
 
 
 class Watch:
@@ -99,15 +106,18 @@ class Watch:
         self.notes: list[str] = []
         self.scores: list[float | None] = []
 
-    def begin(self) -> None:
-        pass
-
     def note(self, line: str) -> None:
         self.notes.append(line)
+
+    def work_on(self, activity: str, total: int = 0) -> None:
+        pass
+
+    def advance(self, count: int) -> None:
+        pass
 
     def step(self, step, progress) -> None:
         self.look(step, progress)
 
-    def evaluated(self, step, progress, score) -> None:
+    def report_evaluation(self, step, progress, score) -> None:
         self.scores.append(score)
         self.look(step, progress)

@@ -9,13 +9,13 @@
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["__version__", "compare", "load", "open", "runs", "score", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """The public functions, loaded when they are first used."""
-    if name == "runs":  # the room of that name can be called
+    """Load a public function when it is first used."""
+    if name == "runs":  # the package danseo.runs is itself callable
         return import_module("danseo.runs")
     if name in __all__:
         return getattr(import_module("danseo.api.functions"), name)

@@ -1,4 +1,4 @@
-"""The types of what is loaded when it is first used."""
+"""Types of the public functions, which are loaded when they are first used."""
 
 from danseo.api.functions import compare as compare
 from danseo.api.functions import load as load

@@ -1,4 +1,4 @@
-"""python -m danseo."""
+"""Run the command line with `python -m danseo`."""
 
 from danseo.cli import main
 

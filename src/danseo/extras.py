@@ -1,29 +1,31 @@
-"""The optional parts of danseo: the packages that each extra brings, and one line where one is missing."""
+"""The packages that each extra of danseo installs, and the error for a missing one."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from importlib.util import find_spec
 
 from danseo.errors import MissingExtra
+from danseo.language import _
 
 PACKAGES = {
     "": (
         "click",
+        "filelock",
         "huggingface_hub",
         "jinja2",
         "koreanize-matplotlib",
         "matplotlib",
         "numpy",
         "pyarrow",
+        "pydantic",
         "rich",
         "scipy",
     ),
-    "train": ("torch", "transformers", "accelerate", "safetensors", "scikit-learn", "ufal.chu-liu-edmonds"),
+    "train": ("torch", "transformers", "accelerate", "safetensors", "scikit-learn"),
     "ko": ("kiwipiepy",),
     "sweep": ("optuna", "ray"),
-    "onnx": ("onnx", "onnxruntime", "tokenizers", "ufal.chu-liu-edmonds"),
+    "onnx": ("onnx", "onnxruntime", "tokenizers"),
     "serve": ("httptools", "starlette", "uvicorn", "uvloop"),
-    "llm": ("llguidance", "peft"),
+    "llm": ("bitsandbytes", "llguidance", "peft"),
     "spacy": ("spacy", "kiwipiepy"),
     "gliner": ("gliner2", "torch", "transformers", "peft"),
     "board": ("starlette", "uvicorn"),
@@ -32,45 +34,45 @@ PACKAGES = {
     "trackio": ("trackio",),
 }
 """Extra -> what it installs; "" is danseo itself."""
-_MODULES = {"scikit-learn": "sklearn", "ufal.chu-liu-edmonds": "ufal.chu_liu_edmonds", "mlflow-skinny": "mlflow"}
-_BROUGHT = {"tokenizers": "transformers"}  # by another package
+_MODULES = {"scikit-learn": "sklearn", "mlflow-skinny": "mlflow"}
+_INSTALLED_BY = {"tokenizers": "transformers"}
 
 
 def require(*packages: str, extra: str = "") -> None:
-    """Refuse to go on without these packages, in one line that says how to get them, by the named extra or any."""
+    """Raise MissingExtra with the pip command if one of the packages is not installed."""
     if missing := [package for package in packages if not is_installed(package)]:
-        raise MissingExtra(complaint(missing, extra))
+        raise MissingExtra(describe_missing(missing, extra))
 
 
 def is_installed(package: str) -> bool:
-    """Whether the package can be imported; nothing is imported to find out."""
-    with suppress(ModuleNotFoundError):  # of the part before the dot
-        return find_spec(module_of(package)) is not None
-    return False
+    """Return whether a package can be imported, without importing it."""
+    return find_spec(get_module_name(package)) is not None
 
 
-def module_of(package: str) -> str:
-    """The name that a package is imported by."""
+def get_module_name(package: str) -> str:
+    """Return the module name of a package."""
     return _MODULES.get(package, package.replace("-", "_"))
 
 
-def complaint(missing: Iterable[str], extra: str = "") -> str:
-    """What is not there, and the one command that brings it."""
+def describe_missing(missing: Iterable[str], extra: str = "") -> str:
+    """Return which packages are missing, and the pip command that installs them."""
     names = list(dict.fromkeys(missing))
-    extras = extra or ",".join(dict.fromkeys(found for name in names if (found := extra_of(name))))
-    what = f"{', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f"{names[0]} is"
-    source = f"'danseo[{extras}]'" if extras else "danseo"
-    return f"{what} not installed; run: pip install {source}"
+    extras = extra or ",".join(dict.fromkeys(filter(None, map(find_extra, names))))
+    target = f"'danseo[{extras}]'" if extras else "danseo"
+    text = _("{package} is not installed; run: pip install {target}")
+    if names[1:]:
+        text = _("{packages} and {package} are not installed; run: pip install {target}")
+    return text.format(packages=", ".join(names[:-1]), package=names[-1], target=target)
 
 
-def extra_of(package: str) -> str:
-    """The extra that brings a package."""
-    package = _BROUGHT.get(package, package)
+def find_extra(package: str) -> str:
+    """Return the extra that installs a package; "" for danseo itself."""
+    package = _INSTALLED_BY.get(package, package)
     return next(extra for extra, packages in PACKAGES.items() if package in packages)
 
 
-def missing_in(error: ModuleNotFoundError) -> str | None:
-    """The package whose absence the error is about; None where danseo does not bring it."""
+def find_missing_package(error: ModuleNotFoundError) -> str | None:
+    """Return the missing package of an import error; None if no extra installs it."""
     top = (error.name or "").split(".")[0]
-    known = (*(package for packages in PACKAGES.values() for package in packages), *_BROUGHT)
-    return next((package for package in known if module_of(package).split(".")[0] == top), None)
+    known = (*(package for packages in PACKAGES.values() for package in packages), *_INSTALLED_BY)
+    return next((package for package in known if get_module_name(package) == top), None)

@@ -1,4 +1,4 @@
-"""The Hub: whether it can be reached and has a model, known in seconds and before torch is loaded."""
+"""The Hugging Face Hub: find a model in seconds, before torch is loaded, and download files."""
 
 import hashlib
 import os
@@ -10,71 +10,100 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from danseo.errors import DanseoError, NetworkError
-from danseo.patience import Answer, patience, told, watched
+from danseo.errors import DanseoError, NetworkError, suggest
+from danseo.language import _
+from danseo.timeouts import Result, get_timeout, read_timeout, run_with_timeout
 
-BOX = Path(__file__).with_name("box")
-IN_THE_BOX = ("mini",)
-"""Models that come with danseo, by the names of their folders in the box."""
+BUNDLED_MODEL_FOLDER = Path(__file__).parent / "models" / "bundled_model"
+BUNDLED_MODELS = ("mini",)
+"""Models that come with danseo, by the names of their folders."""
 SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-WAYS = (
-    "take -m mini, which is here, name a local folder, or fill the cache where there is a network and set "
+OFFLINE_HINT = (
+    "use the bundled model mini or a local folder, or fill the cache on a machine with a network and set "
     "HF_HUB_OFFLINE=1"
 )
-PORTAL = "a web page came instead; log in to the network first, then run the same command again"
+PORTAL = "a web page arrived instead; log in to the network first, then run the same command again"
 _SECONDS = 4.0  # the library itself tries for 20
 _PAGES = (b"<!doctype html", b"<html")
 
 
-def offline_switch() -> str | None:
-    """The variable that forbids to ask the Hub, where one is set."""
+def find_offline_switch() -> str | None:
+    """Return the environment variable that forbids to contact the Hub, if one is set."""
     return next((name for name in SWITCHES if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")), None)
 
 
-def folder_of(model: str) -> Path | None:
-    """The folder that a model's name means: one in the box or the user's own; None for an id of the Hub."""
-    folder = BOX / model if model in IN_THE_BOX else Path(model)
+def find_model_folder(model: str) -> Path | None:
+    """Return the folder of a bundled or local model; None for a Hub id."""
+    folder = BUNDLED_MODEL_FOLDER / model if model in BUNDLED_MODELS else Path(model)
     return folder if folder.is_dir() else None
 
 
 def split_model_name(name: str) -> tuple[str, str | None]:
-    """A Hub id and its revision: klue/roberta-base@v1; a folder has none."""
-    if folder_of(name) or "@" not in name:
+    """Split a Hub id and its revision: klue/roberta-base@v1; a folder has none."""
+    if find_model_folder(name) or "@" not in name:
         return name, None
     source, _, revision = name.rpartition("@")
     return source, revision
 
 
-def pretrained(model: str) -> tuple[str, dict[str, Any]]:
-    """The name of a model and what from_pretrained needs to know of it; a model that cannot be had is one line."""
+def resolve_model(model: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of a model and the options of from_pretrained; refuse one that is not available."""
     name, revision = split_model_name(model)
     options: dict[str, Any] = {"revision": revision or "main", "local_files_only": False}
-    if folder := folder_of(name):
+    if folder := find_model_folder(name):
         return str(folder), options
     if Path(name).is_file():
-        raise DanseoError(f"model {name} is a file; name a checkpoint folder")
-    check_spelling(name, IN_THE_BOX)
+        raise DanseoError(_("model {name} is a file; name a checkpoint folder").format(name=name))
+    check_spelling(name, BUNDLED_MODELS)
+    check_folder_of_runs(name)
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        raise DanseoError(f"model {name}: no such folder, and no Hub id either (those look like klue/roberta-base)")
-    if switch := offline_switch():
+        raise DanseoError(
+            _("model {name}: no such folder, and no Hub id either (those look like klue/roberta-base)").format(
+                name=name
+            )
+        )
+    if switch := find_offline_switch():
         if not is_cached(name, options["revision"]):
             raise NetworkError(
-                f"model {name}: no such folder, and {switch} is set but the cache of the Hub does not hold it; take "
-                "-m mini, which is here, name a local folder, or fill the cache where there is a network"
+                _(
+                    "model {name}: no such folder, and {switch} is set but the cache of the Hub does not have it;"
+                    " use the bundled model mini or a local folder, or fill the cache on a machine with a network"
+                ).format(name=name, switch=switch)
             )
         return name, options
-    options["local_files_only"] = not _is_there(name, options["revision"], endpoint() or "")
+    options["local_files_only"] = not _is_on_hub(name, options["revision"], get_endpoint())
     return name, options
 
 
+def check_folder_of_runs(name: str) -> None:
+    """Refuse a missing path in a folder of runs (runs/nothing) before the Hub is contacted."""
+    parent = Path(name).parent
+    if name.startswith("runs/") and not parent.exists():
+        raise DanseoError(
+            _("{name}: no such folder; there is no folder {parent} here").format(name=name, parent=parent)
+        )
+    if "/" not in name or not parent.is_dir():
+        return
+    patterns = [f"{folder}{file}" for folder in ("", "*/") for file in ("config.toml", "identity.txt")]
+    if parent.name != "runs" and not any(any(parent.glob(pattern)) for pattern in patterns):
+        return
+    runs = sorted(path.name for path in parent.iterdir() if path.is_dir() and not path.name.startswith("."))
+    near = get_close_matches(Path(name).name, runs, 1)
+    if near:
+        hint = _("did you mean {path}?").format(path=parent / near[0])
+    else:
+        hint = _("{folder} has {runs}").format(folder=parent, runs=", ".join(runs[:3]) or _("no runs"))
+    raise DanseoError(_("{name}: no such folder; {hint}").format(name=name, hint=hint))
+
+
 def check_spelling(model: str, known: Iterable[str]) -> None:
-    """Refuse a name that nearly is a known one, before the Hub is asked for it; ids with an owner are left alone."""
-    if "/" not in model and (near := get_close_matches(model, known, 1, cutoff=0.7)):
-        raise DanseoError(f"no model named {model!r}; did you mean {near[0]!r}?")
+    """Refuse a misspelt known name before the Hub is contacted; ids with an owner are not checked."""
+    if "/" not in model and (hint := suggest(model, known, 0.7)):
+        raise DanseoError(_("no model named {model!r}; {hint}").format(model=model, hint=hint))
 
 
 def is_cached(name: str, revision: str) -> bool:
-    """Whether the Hub's cache on this machine holds the model."""
+    """Return whether the local cache of the Hub has the model."""
     import huggingface_hub
 
     hub: Any = huggingface_hub
@@ -82,110 +111,110 @@ def is_cached(name: str, revision: str) -> bool:
 
 
 @cache
-def _is_there(name: str, revision: str, where: str) -> bool:
-    """Whether the Hub has the model; False where the Hub is away and only the cache has it."""
+def _is_on_hub(name: str, revision: str, endpoint: str | None) -> bool:
+    """Return whether the Hub has the model; False if the Hub cannot be reached and the cache has it."""
     import huggingface_hub
 
     hub: Any = huggingface_hub
     try:
-        url = hub.hf_hub_url(name, "config.json", revision=revision, endpoint=where or None)
+        url = hub.hf_hub_url(name, "config.json", revision=revision, endpoint=endpoint)
     except ValueError:
         raise DanseoError(f"model {name}: no such folder, and no Hub id either") from None
     try:
-        response = reach(url)
+        response = request_headers(url)
     except NetworkError as error:
         if is_cached(name, revision):
             return False
-        raise NetworkError(f"model {name}: no such folder, and {error}; {WAYS}") from None
-    _check_answer(name, revision, response)
+        raise NetworkError(f"model {name}: no such folder, and {error}; {OFFLINE_HINT}") from None
+    _check_response(name, revision, response)
     return True
 
 
-def endpoint() -> str | None:
-    """The address of another Hub than the usual one."""
+def get_endpoint() -> str | None:
+    """Return the address of a Hub other than the default."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
-def session() -> tuple[Any, dict[str, str]]:
-    """The Hub library's own session and headers, which honour proxies, tokens and the like."""
+def get_session() -> tuple[Any, dict[str, str]]:
+    """Return the session and headers of huggingface_hub, which use proxies and tokens."""
     import huggingface_hub.utils
 
     hub: Any = huggingface_hub  # its utils are not typed as public
     return hub.utils.get_session(), hub.utils.build_hf_headers(library_name="danseo")
 
 
-def from_hub(name: str, load: Callable[[], Answer]) -> Answer:
-    """What a load gives: what comes from the Hub has to come on, and no web page stays in the cache as a model."""
+def load_from_hub(name: str, load: Callable[[], Result]) -> Result:
+    """Return the result of a load with a time limit; remove web pages from the cache."""
     if Path(name).is_dir():
         return load()
     try:
-        return watched(load, lambda: cached_bytes(name), f"model {name}")
+        return run_with_timeout(load, lambda: count_cached_bytes(name), f"model {name}")
     except NetworkError as error:
-        raise NetworkError(f"{error}; {WAYS}") from None
+        raise NetworkError(f"{error}; {OFFLINE_HINT}") from None
     except Exception:
-        if page := _drop_pages(name):
+        if page := _remove_web_pages(name):
             raise NetworkError(f"model {name}: for {page}, {PORTAL}") from None
         raise
 
 
-def cached_bytes(name: str, kind: str = "models") -> int:
-    """What the Hub's cache holds of a repository by now, half-fetched files too."""
+def count_cached_bytes(name: str, repo_type: str = "models") -> int:
+    """Return the size of a repository in the Hub's cache, incomplete files included."""
     total = 0
-    for path in (_cache_of(name, kind) / "blobs").glob("*"):
+    for path in (_get_cache_folder(name, repo_type) / "blobs").glob("*"):
         with suppress(OSError):  # renamed just now
             total += path.stat().st_size
     return total
 
 
-def _cache_of(name: str, kind: str = "models") -> Path:
-    """Where the Hub's library keeps a repository."""
+def _get_cache_folder(name: str, repo_type: str = "models") -> Path:
+    """Return the cache folder of a repository."""
     from huggingface_hub import constants
 
-    return Path(constants.HF_HUB_CACHE) / f"{kind}--{name.replace('/', '--')}"
+    return Path(constants.HF_HUB_CACHE) / f"{repo_type}--{name.replace('/', '--')}"
 
 
-def _drop_pages(name: str) -> str | None:
-    """Remove web pages that a network put in the place of files; the name of one."""
-    dropped = None
-    for path in sorted((_cache_of(name) / "snapshots").glob("*/*")):
+def _remove_web_pages(name: str) -> str | None:
+    """Remove web pages that a network sent instead of files; return the name of one."""
+    removed = None
+    for path in sorted((_get_cache_folder(name) / "snapshots").glob("*/*")):
         with suppress(OSError):
             with path.open("rb") as file:
                 is_page = file.read(64).lstrip().lower().startswith(_PAGES)
             if is_page:
                 path.resolve().unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
-                dropped = path.name
-    return dropped
+                removed = path.name
+    return removed
 
 
 def download(url: str) -> tuple[Any, bytes]:
-    """The last answer of an address, and its content."""
+    """Return the last response of an address, and its content."""
     received: list[bytes] = []
 
     def get() -> Any:
-        client, headers = session()
-        if not hasattr(client, "stream"):  # requests, which older versions of the library are made with
-            answer = client.get(url, headers=headers, timeout=patience(), stream=True)
+        client, headers = get_session()
+        if not hasattr(client, "stream"):  # requests, which older versions of huggingface_hub use
+            answer = client.get(url, headers=headers, timeout=get_timeout(), stream=True)
             received.extend(answer.iter_content(1 << 16))
             return answer
-        with client.stream("GET", url, headers=headers, timeout=patience()) as answer:
+        with client.stream("GET", url, headers=headers, timeout=get_timeout()) as answer:
             for part in answer.iter_bytes():
-                received.append(part)  # one by one, as they are counted meanwhile
+                received.append(part)  # one by one, because they are counted while they arrive
         return answer
 
-    response = watched(get, lambda: sum(map(len, received)), url)
+    response = run_with_timeout(get, lambda: sum(map(len, received)), url)
     return response, b"".join(received)
 
 
-def fetched(url: str, *, hint: str = "name files of yours", missing_ok: bool = False) -> bytes:
-    """The content of a file on the Hub; with missing_ok nothing where there is none.
+def fetch_file(url: str, *, hint: str = "name local files", missing_ok: bool = False) -> bytes:
+    """Return the content of a file on the Hub; nothing for a missing file with missing_ok.
 
-    hf_hub_download retries a refused connection for 23 s and cannot be told not to; so only the address, headers and
-    session of its library are used, which honour HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
+    hf_hub_download always retries a refused connection for 23 s; so only the address, headers and session of its
+    library are used, which respect HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
     """
     try:
         response, content = download(url)
-    except Exception as error:  # as in reach()
+    except Exception as error:  # as in request_headers()
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise NetworkError(f"{url} could not be fetched: {reason!r}; check the network, then {_AGAIN}") from None
     if response.status_code == 404 and missing_ok:
@@ -203,55 +232,61 @@ _REMEDIES = {
 
 
 def _check_content(response: Any, content: bytes, url: str, hint: str) -> None:
-    """Refuse an answer that is no file, or only a part of it."""
+    """Refuse a response that is no file, or an incomplete one."""
     status: int = response.status_code
     if status != 200:
-        remedy = _REMEDIES.get(status, f"the Hub is in trouble; later {_AGAIN}").format(hint=hint)
+        remedy = _REMEDIES.get(status, f"the Hub does not work; later {_AGAIN}").format(hint=hint)
         raise NetworkError(f"{url}: status {status}, {remedy}")
     headers: dict[str, str] = {}
     for answer in (*response.history, response):  # the Hub sends size and hash with its redirection to the storage
         headers |= {key.lower(): value for key, value in answer.headers.items()}
     size = headers.get("x-linked-size") or ("" if "content-encoding" in headers else headers.get("content-length", ""))
     if size.isdigit() and int(size) != len(content):
-        raise NetworkError(f"{url} broke off after {len(content)} of {size} bytes; {_AGAIN}")
+        raise NetworkError(f"{url} ended after {len(content)} of {size} bytes; {_AGAIN}")
     sha256 = headers.get("x-linked-etag", "").strip('"')
     if len(sha256) == 64 and sha256 != hashlib.sha256(content).hexdigest():
-        raise NetworkError(f"{url} arrived damaged (its hash is not the Hub's); {_AGAIN}")
+        raise NetworkError(f"{url} arrived corrupted (its hash is not the Hub's); {_AGAIN}")
 
 
-def reach(url: str) -> Any:
-    """The headers of an address; an error after a few seconds, whatever keeps the answer away."""
-    found: list[Any] = []
-    seconds = told() or _SECONDS
+def request_headers(url: str) -> Any:
+    """Return the response of an address to a HEAD request; raise NetworkError after a few seconds."""
+    results: list[Any] = []
+    seconds = read_timeout() or _SECONDS
 
-    def ask() -> None:
+    def send() -> None:
         try:
-            client, headers = session()
-            found.append(client.head(url, headers=headers, timeout=seconds))
-        except Exception as error:  # the Hub library has changed its HTTP library twice, and each has its own errors
-            found.append(error)
+            client, headers = get_session()
+            results.append(client.head(url, headers=headers, timeout=seconds))
+        except Exception as error:  # versions of huggingface_hub use different HTTP libraries with their own errors
+            results.append(error)
 
-    thread = threading.Thread(target=ask, daemon=True)  # names may take longer to look up than any timeout
+    thread = threading.Thread(target=send, daemon=True)  # a name lookup may take longer than any timeout
     thread.start()
     thread.join(seconds)
-    if found and not isinstance(found[0], Exception):
-        return found[0]
-    reason = " ".join(str(found[0]).split())[:80] if found else f"no answer in {seconds:.3g} s"
+    if results and not isinstance(results[0], Exception):
+        return results[0]
+    reason = " ".join(str(results[0]).split())[:80] if results else f"no answer in {seconds:.3g} s"
     raise NetworkError(f"the Hub ({'/'.join(url.split('/')[:3])}) cannot be reached: {reason}")
 
 
-def _check_answer(name: str, revision: str, response: Any) -> None:
-    """Refuse a model that the Hub does not have, or does not give."""
+def _check_response(name: str, revision: str, response: Any) -> None:
+    """Refuse a model that the Hub does not have or does not allow."""
     status, code = response.status_code, response.headers.get("X-Error-Code", "")
     if code == "RevisionNotFound":
         raise DanseoError(f"model {name} has no revision {revision!r} on the Hub; its page lists them")
     if code == "EntryNotFound":
-        raise DanseoError(f"model {name} has no config.json on the Hub, so danseo cannot load it")
+        raise DanseoError(f"model {name} has no config.json on the Hub, so danseo cannot load it; name another model")
     if code == "GatedRepo":
-        raise DanseoError(f"model {name} is gated: accept its terms on its page of the Hub, and set HF_TOKEN")
+        raise DanseoError(
+            _("model {name} is gated: accept its terms on its page of the Hub, and set HF_TOKEN").format(name=name)
+        )
     if code == "RepoNotFound":
-        raise DanseoError(f"model {name}: no such folder, and no such model on the Hub; if it is private, set HF_TOKEN")
+        raise DanseoError(
+            _("model {name}: no such folder, and no such model on the Hub; if it is private, set HF_TOKEN").format(
+                name=name
+            )
+        )
     if status == 200 and "html" in response.headers.get("Content-Type", ""):
         raise NetworkError(f"model {name}: no such folder, and for its config.json {PORTAL}")
-    if status >= 400 and status not in (405, 501):  # some mirrors do not know how to give headers alone
-        raise NetworkError(f"model {name}: no such folder, and the Hub answers with status {status}; {WAYS}")
+    if status >= 400 and status not in (405, 501):  # some mirrors do not support HEAD requests
+        raise NetworkError(f"model {name}: no such folder, and the Hub answers with status {status}; {OFFLINE_HINT}")

@@ -1,4 +1,4 @@
-"""The values that travel: examples go in, predictions come out."""
+"""Examples, which go into models, and predictions, which come out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class TextExample:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """A text with candidates, of which one goes with it; gold is that one's label."""
+    """A text with candidates; gold is the label of the correct one."""
 
     guid: str
     text: str
@@ -29,7 +29,7 @@ class ChoiceExample:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A typed stretch of a sentence: sentence[start:end] == word."""
+    """A typed span of a sentence: sentence[start:end] == word."""
 
     word: str
     start: int
@@ -59,11 +59,13 @@ class ParseExample:
     text: str = ""
     lemmas: tuple[str, ...] = ()
     pos: tuple[str, ...] = ()
+    pos_tagger: str = ""
+    """The program that made the POS tags; "" if they came with the words."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """A question about a passage; gold holds every accepted answer and is empty when there is none."""
+    """A question about a passage; gold contains every accepted answer and is empty if there is none."""
 
     guid: str
     text: str
@@ -91,10 +93,10 @@ Example = TextExample | ChoiceExample | RelationExample | ParseExample | Questio
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer to one example, whoever gave it."""
+    """The answer of a model to one example."""
 
     guid: str
     answer: Any
     probabilities: Mapping[str, float] | None = None
     span: tuple[int, int] | None = None
-    """Where an answer that was taken from the example's text stands there; files of predictions do not have it."""
+    """Start and end of an answer that was copied from the text; prediction files do not contain it."""

@@ -1,54 +1,57 @@
-"""From files to checked rows: JSON, TSV and the Hub's parquet files."""
+"""Checked rows of JSON, TSV and parquet files."""
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from danseo.errors import DataError
-from danseo.files import parse_json, quote, read_bytes, read_text
+from danseo.files import quote, read_bytes, read_json, read_text
+from danseo.language import Message, _, join
 
-_RIGHT_FILE = "is this the right file for the task?"
+_RIGHT_FILE = _("is this the right file for the task?")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record of a file that knows where it stands, so that every complaint can say so."""
+    """One record of a file, with its location for error messages."""
 
     values: Mapping[str, Any]
     where: str
     remedy: str = _RIGHT_FILE
-    """What to do when a field is missing."""
+    """What to do if a field is missing."""
 
     def error(self, message: str) -> DataError:
-        return DataError(f"{self.where}: {message}")
+        return DataError(join([f"{self.where}: ", message], ""))
 
-    def _get(self, key: str, kind: type | tuple[type, ...], word: str) -> Any:
+    def _get(self, key: str, type_: type | tuple[type, ...], word: str) -> Any:
         if key not in self.values:
-            raise self.error(f"field {key!r} is missing; {self.remedy}")
+            raise self.error(_("field {key!r} is missing; {remedy}").format(key=key, remedy=self.remedy))
         value = self.values[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.error(f"field {key!r} should be {word}, not {quote(value)}")
+        if not isinstance(value, type_) or (isinstance(value, bool) and type_ is not bool):
+            raise self.error(
+                _("field {key!r} should be {word}, not {value}").format(key=key, word=Message(word), value=quote(value))
+            )
         return value
 
     def text(self, key: str) -> str:
         value: str = self._get(key, str, "a text")
-        return self._clean(value, key)
+        return self._check_surrogates(value, key)
 
-    def _clean(self, value: str, key: str) -> str:
+    def _check_surrogates(self, value: str, key: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise self.error(f"field {key!r} holds half a surrogate pair, which is no character") from None
+            raise self.error(f"field {key!r} has half a surrogate pair, which is no character; correct it") from None
         return value
 
     def optional_text(self, key: str) -> str | None:
         return None if self.values.get(key) is None else self.text(key)
 
     def label(self, key: str, labels: Sequence[str], hub_order: Sequence[str] = ()) -> str:
-        """A label word; the Hub stores its position in hub_order instead."""
+        """Return a label; the Hub stores its position in hub_order."""
         value = self.values.get(key)
         if hub_order and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(hub_order):
             return hub_order[value]
@@ -56,7 +59,11 @@ class Row:
 
     def one_of(self, value: str, labels: Sequence[str], what: str) -> str:
         if value not in labels:
-            raise self.error(f"{what}: unknown label {quote(value)}; known: {', '.join(labels)}")
+            raise self.error(
+                _("{what}: unknown label {value}; known: {names}").format(
+                    what=what, value=quote(value), names=", ".join(labels)
+                )
+            )
         return value
 
     def integer(self, key: str) -> int:
@@ -67,7 +74,7 @@ class Row:
         try:
             value = float(self._get(key, (int, float), "a number"))
         except OverflowError:
-            raise self.error(f"field {key!r} is too large a number") from None
+            raise self.error(_("field {key!r} is too large a number").format(key=key)) from None
         if not math.isfinite(value):
             raise self.error(f"field {key!r} should be a finite number, not {value}")
         return value
@@ -87,13 +94,13 @@ class Row:
         items = self._get(key, list, "a list")
         for item in items:
             if not isinstance(item, str):
-                raise self.error(f"field {key!r} should be a list of texts, but holds {quote(item)}")
-            self._clean(item, key)
+                raise self.error(f"field {key!r} should be a list of texts, but contains {quote(item)}")
+            self._check_surrogates(item, key)
         return tuple(items)
 
 
 def as_row(value: object, where: str, remedy: str = _RIGHT_FILE) -> Row:
-    """The value as a Row, if it is an object."""
+    """Return a value as a Row; refuse one that is no object."""
     if not isinstance(value, dict):
         raise DataError(f"{where}: should be an object with named fields, not {quote(value)}")
     guid = value.get("guid")
@@ -101,53 +108,63 @@ def as_row(value: object, where: str, remedy: str = _RIGHT_FILE) -> Row:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the name is that of a Hub file."""
+    """Return whether the name ends in .parquet."""
     return path.suffix == ".parquet"
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The records of a JSON array or of a parquet file."""
-    document = read_parquet(path) if is_parquet(path) else parse_json(read_text(path), path)
+    """Return the records of a JSON array or of a parquet file."""
+    document = read_parquet(path) if is_parquet(path) else read_json(path)
     if not isinstance(document, list):
         raise DataError(f"{path}: should be a JSON list of examples; is this the right file for the task?")
     return [as_row(value, f"{path}, row {number}") for number, value in enumerate(document, 1)]
 
 
+def is_prediction_file(path: Path, columns: Collection[str] = ()) -> bool:
+    """Return whether a file starts with a prediction: an object with guid and answer, but not all of the columns."""
+    try:
+        record = json.loads(read_text(path).lstrip().partition("\n")[0])
+    except (DataError, ValueError, RecursionError):
+        return False
+    if not isinstance(record, dict) or (columns and all(name in record for name in columns)):
+        return False
+    return isinstance(record.get("guid"), str) and "answer" in record
+
+
 def read_object(path: Path) -> Row:
-    """The one object that a JSON file holds."""
-    return as_row(parse_json(read_text(path), path), str(path))
+    """Return the object of a JSON file."""
+    return as_row(read_json(path), str(path))
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
-    """The rows of a Hub file, class numbers turned into names where the file itself carries them."""
-    import pyarrow as pa
+    """Return the rows of a parquet file, with class names if the file contains them."""
     import pyarrow.parquet as pq
 
-    read_bytes(path)  # for its complaints about missing, empty and unreadable files
+    read_bytes(path)  # reports missing, empty and unreadable files
     try:
         table = pq.read_table(path)
         features = _hub_features(table.schema.metadata)
         rows: list[dict[str, Any]] = table.to_pylist()
         for key, names in features.items():
             for row in rows:
-                row[key] = _named(row.get(key), names)
-    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                row[key] = _name_classes(row.get(key), names)
+    except Exception as error:  # pyarrow raises many types: dates out of range, time zones
         reason = quote(" ".join(str(error).split()), 120)
         raise DataError(f"{path}: not a readable parquet file ({reason}); fetch it again") from None
     return rows
 
 
 def _hub_features(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
-    """Column -> class names, from the note that the Hub's libraries leave in the file."""
+    """Return column -> class names from the metadata of the datasets library."""
     note = json.loads((metadata or {}).get(b"huggingface", b"{}"))
     features = note.get("info", {}).get("features", {})
     names = {key: (value.get("feature") or value).get("names") for key, value in features.items() if "_type" in value}
     return {key: value for key, value in names.items() if value}
 
 
-def _named(value: Any, names: Sequence[str]) -> Any:
+def _name_classes(value: Any, names: Sequence[str]) -> Any:
     if isinstance(value, list):
-        return [_named(item, names) for item in value]
+        return [_name_classes(item, names) for item in value]
     return names[value] if isinstance(value, int) and value >= 0 else value  # -1 means no label
 
 
@@ -162,48 +179,50 @@ class Block:
 
 
 def read_blocks(path: Path, columns: int) -> Iterator[Block]:
-    """The sentences of a KLUE TSV file; lines that start with ## and are no header are comments."""
+    """Yield the sentences of a KLUE TSV file; other lines with ## are comments."""
     block: Block | None = None
     for number, line in enumerate(read_text(path).split("\n"), 1):
         line = line.removesuffix("\r")
-        header = _header(line)
+        header = _parse_header(line)
         if header or line in ("", "\t"):
             if block:
-                yield _whole(block)
+                yield _check_complete(block)
             block = Block(*header, f"{path}, line {number} (guid {quote(header[0])})") if header else None
         elif not line.startswith("##"):
             if block is None:
-                raise DataError(f"{path}, line {number}: a line outside any sentence; a `## guid<TAB>text` line is due")
+                raise DataError(f"{path}, line {number}: no sentence; add a `## guid<TAB>text` line before it")
             fields = line.split("\t")
             if len(fields) != columns:
-                raise DataError(
-                    f"{path}, line {number} (guid {quote(block.guid)}): {len(fields)} tab-separated fields "
-                    f"instead of {columns}; restore the line"
-                )
+                where = f"{path}, line {number} (guid {quote(block.guid)})"
+                raise DataError(f"{where}: {len(fields)} tab-separated fields instead of {columns}; restore the line")
             block.lines.append((number, fields))
     if block:
-        yield _whole(block)
+        yield _check_complete(block)
 
 
-def _header(line: str) -> tuple[str, str] | None:
-    """The guid and text of a sentence header; a comment's first field has blanks, a guid has none."""
+def _parse_header(line: str) -> tuple[str, str] | None:
+    """Return the guid and text of a sentence header; a guid has no spaces."""
     if not line.startswith("## ") or "\t" not in line:
         return None
     guid, text = line[3:].split("\t", 1)
     return (guid, text) if guid and not any(c.isspace() for c in guid) else None
 
 
-def _whole(block: Block) -> Block:
+def _check_complete(block: Block) -> Block:
     if not block.lines:
         raise DataError(f"{block.where}: the sentence has no lines; restore them or remove its header")
     return block
 
 
-def check_unique(guids: Sequence[str], path: Path, remedy: str = "remove the repetition") -> None:
+def check_unique(guids: Sequence[str], path: Path, remedy: str = _("remove the repetition")) -> None:
     """Refuse a file without examples, or one that uses a guid twice."""
     if not guids:
-        raise DataError(f"{path} holds no examples; fetch it again")
+        raise DataError(_("{path} contains no examples; fetch it again").format(path=path))
     if len(set(guids)) < len(guids):
         seen: set[str] = set()
-        twice = next(guid for guid in guids if guid in seen or seen.add(guid))  # type: ignore[func-returns-value]
-        raise DataError(f"{path}: guid {quote(twice)} occurs more than once; {remedy}")
+        repeated = next(guid for guid in guids if guid in seen or seen.add(guid))  # type: ignore[func-returns-value]
+        raise DataError(
+            _("{path}: guid {repeated} occurs more than once; {remedy}").format(
+                path=path, repeated=quote(repeated), remedy=remedy
+            )
+        )

@@ -17,7 +17,7 @@ from danseo.errors import DanseoError
 from danseo.records import Prediction
 from tests.conftest import ROOT
 
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "python.md").read_text("utf-8"), re.M | re.S)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/guides/python.md").read_text("utf-8"), re.M | re.S)
 NAMES = ("compare", "load", "open", "runs", "score", "train")
 
 
@@ -27,12 +27,21 @@ def test_the_guide_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
     scope: dict[str, Any] = {}
     for block in BLOCKS:
-        exec(compile(block, "docs/python.md", "exec"), scope)
-    assert scope["run"].score > scope["floor"].score
+        exec(compile(block, "docs/guides/python.md", "exec"), scope)
+    assert scope["run"].score > scope["baseline"].score
     again = danseo.train("ynat", "linear", data="sample", runs="my-runs", seed=7)
     assert (again.path, again.to_dict()) == (scope["run"].path, scope["run"].to_dict())
     text = "\n".join(BLOCKS)
     assert all(f"danseo.{name}(" in text for name in NAMES), "every function is shown"
+
+
+def test_a_single_text_is_one_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path / "cache"))
+    run = danseo.train("ynat", "majority", data="sample", runs=tmp_path / "runs")
+    (example,) = danseo.load("ynat", data="sample")[:1]
+    for given in ("문자열 하나", {"text": "문자열 하나"}, example):
+        assert len(run.predict(given)) == len(run.predict([given])) == 1
+    assert len(run.predict(("둘", "셋"))) == 2
 
 
 def test_importing_loads_nothing_heavy() -> None:
@@ -66,7 +75,7 @@ def examples(sample: Path) -> list[Any]:
 
 
 def test_scores_are_those_of_the_command(examples: list[Any], sample: Path, tmp_path: Path) -> None:
-    from danseo.predictions.file import write_predictions
+    from danseo.data.prediction_file import write_predictions
 
     write_predictions(tmp_path / "p.jsonl", [Prediction(example.guid, "neutral") for example in examples])
     of_files = danseo.score("nli", "dev", tmp_path / "p.jsonl", data=sample, resamples=50)
@@ -99,10 +108,10 @@ def examples_of(examples: list[Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("predictions", "complaint"),
     [
-        (["neutral"], r"1 answers to \d+ examples"),
+        (["neutral"], "1 answers"),
         ([{"guid": "nobody", "answer": "neutral"}], "prediction 1: guid 'nobody' is not in the gold"),
         ([{"guid": 1, "answer": "neutral"}], "prediction 1: should be"),
-        ([Prediction("x", "neutral"), "neutral"], "answers to"),
+        ([Prediction("x", "neutral"), "neutral"], "2 answers"),
     ],
 )
 def test_predictions_that_do_not_fit_are_named(predictions: list[Any], complaint: str, examples: list[Any]) -> None:
@@ -113,9 +122,9 @@ def test_predictions_that_do_not_fit_are_named(predictions: list[Any], complaint
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DanseoError, match="is not a run directory"):
+    with pytest.raises(DanseoError, match="not a run directory"):
         danseo.open(tmp_path)
-    with pytest.raises(DanseoError, match="no finished run of ynat among 0 runs"):
+    with pytest.raises(DanseoError, match="no finished run of ynat"):
         danseo.runs(tmp_path).best("TC")
     with pytest.raises(DanseoError, match=r"unknown setting 'epoch'; did you mean train.epochs"):
         danseo.train("ynat", "majority", epoch=3)

@@ -3,14 +3,12 @@
 import json
 import os
 import shutil
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from danseo.report.making import write_report
-from danseo.runs.standing import StandingFile
+from danseo.report.build import write_report
+from danseo.runs.progress_file import ProgressFile
 from tests.showing import EVIL, LABELS, OWN, RUNS, TASKS, TEXT, make_runs
 
 if os.environ.get("DANSEO_BROWSER") != "1":
@@ -32,21 +30,12 @@ def report(runs: Path, sample: Path) -> str:
 
 @pytest.fixture(scope="module")
 def board(runs: Path, sample: Path):
-    import uvicorn
-
     from danseo.board.app import make_app
-    from danseo.board.serving import _bound
+    from tests.asgi_server import LoopbackServer
 
-    listener = _bound("127.0.0.1", 0)
-    app = make_app(runs, str(sample))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(20)
+    server = LoopbackServer(make_app(runs, str(sample)), lifespan="off")
+    yield f"http://127.0.0.1:{server.port}"
+    server.end()
 
 
 @pytest.fixture
@@ -162,14 +151,34 @@ def test_dark_light_and_the_button(chromium, report):
         context.close()
 
 
+SCROLLING_PLOTS = """() => [...document.querySelectorAll("svg")].map((plot) => plot.parentElement)
+  .filter((box) => box.scrollWidth > box.clientWidth).length"""
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
 @pytest.mark.parametrize("place", ["overview", "task-ner", "task-dp", "run-1"])
-def test_a_narrow_screen_does_not_scroll_sideways(chromium, report, place):
+def test_a_narrow_screen_does_not_scroll_sideways(chromium, runs, sample, place, language):
+    out = runs.parent / f"{language}.html"
+    if not out.exists():
+        write_report([runs], out, str(sample), language=language)
     context = chromium.new_context(viewport={"width": 360, "height": 700})
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    page.goto(f"{report}#{place}")
+    page.goto(f"{out.as_uri()}#{place}")
+    assert page.locator("svg:visible").count()
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+    assert page.evaluate(SCROLLING_PLOTS) == 0
     context.close()
+
+
+def test_the_language_is_switched_on_the_board(tab, board):
+    tab.goto(f"{board}/runs")
+    tab.click("header a[lang=ko]")
+    assert tab.locator("h1").inner_text() == "실험"
+    tab.click("nav a[aria-current] >> xpath=../preceding-sibling::li/a")
+    assert tab.locator("h1").inner_text() == "개요"  # links keep the choice
+    tab.click("header a[lang=en]")
+    assert tab.locator("h1").inner_text() == "Overview"
 
 
 def test_on_paper_there_are_all_tasks_and_no_tools(tab, report):
@@ -200,15 +209,15 @@ def test_progress_moves_and_a_finished_run_comes(tab, board, runs):
     (going / "log.jsonl").write_text(
         '{"step": 5, "loss": 1.5, "score": 40.0}\n{"step": 10, "loss": 1.0, "score": 50.0}\n'
     )
-    StandingFile(going).write(10, 40, 5.0)
+    ProgressFile(going).write(10, 40, 5.0)
     tab.goto(f"{board}/runs")
     tab.wait_for_selector("#live progress", timeout=PATIENCE)
     assert tab.locator("#live progress").get_attribute("value") == "25"
-    StandingFile(going).write(30, 40, 15.0)
+    ProgressFile(going).write(30, 40, 15.0)
     tab.wait_for_selector("#live progress[value='75']", timeout=PATIENCE)
     for name in ("environment.json", "scores.json"):
         shutil.copyfile(source / name, going / name)
-    (going / "standing.json").unlink()
+    (going / "progress.json").unlink()
     tab.wait_for_function("() => document.getElementById('live').hidden", timeout=PATIENCE)
     told = f"() => document.querySelector('.lead').textContent.startsWith('{RUNS + 1} of')"
     tab.wait_for_function(told, timeout=PATIENCE)

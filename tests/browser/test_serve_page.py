@@ -2,9 +2,6 @@
 
 import json
 import os
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from danseo.experiment import run_experiment
-from danseo.models.protocol import Loading
-from danseo.predict.opening import open_model
-from danseo.recipes import configured
+from danseo.inference.predict import open_model
+from danseo.models.base import LoadOptions
+from danseo.models.registry import configure_run
 from danseo.serve.app import Limits, make_app
 from danseo.tasks import get_task
 
@@ -24,13 +21,13 @@ SHOTS = os.environ.get("DANSEO_SHOTS")
 
 ENTITY = {"start": 0, "end": 2, "type": "PER"}
 OWN = {
-    "topics": ('kind = "labels"\nlabel = "topics"\n', {"text": "맛있고 비싸다", "topics": ["맛", "값"]}),
+    "topics": ('type = "multilabel"\nlabel = "topics"\n', {"text": "맛있고 비싸다", "topics": ["맛", "값"]}),
     "pick": (
-        'kind = "choose"\nlabel = "right"\nchoices = ["a", "b"]\n',
+        'type = "multiple_choice"\nlabel = "right"\nchoices = ["a", "b"]\n',
         {"text": "비가 온다", "a": "우산", "b": "삽", "right": "a"},
     ),
     "link": (
-        'kind = "relation"\nlabel = "label"\nsubject = "who"\nobject = "what"\n',
+        'type = "relation"\nlabel = "label"\nsubject = "who"\nobject = "what"\n',
         {"text": "철수 책", "who": ENTITY, "what": {"start": 3, "end": 4}, "label": "x"},
     ),
 }
@@ -59,25 +56,18 @@ def own_task(name: str, folder: Path) -> str:
 
 @contextmanager
 def served(path: Path) -> Iterator[str]:
-    import uvicorn
+    from tests.asgi_server import LoopbackServer
 
-    app = make_app(open_model(path, Loading()), Limits(), ["127.0.0.1"])
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(20)
+    server = LoopbackServer(make_app(open_model(path, LoadOptions()), Limits(), ["127.0.0.1"]), lifespan="on")
+    yield f"http://127.0.0.1:{server.port}/"
+    server.end()
 
 
 @pytest.mark.parametrize("name", FILLED)
-def test_every_form_asks_and_shows(chromium, sample: Path, tmp_path: Path, name: str) -> None:
+def test_every_form_sends_a_request_and_shows_the_answer(chromium, sample: Path, tmp_path: Path, name: str) -> None:
     task = own_task(name, tmp_path) if name in OWN else name
     assert get_task(task).name == name
-    run = run_experiment(configured(task, "majority", "default", {}), sample, tmp_path / "runs", quiet=True)
+    run = run_experiment(configure_run(task, "majority", "default", {}), sample, tmp_path / "runs", quiet=True)
     page = chromium.new_page(viewport={"width": 900, "height": 700})
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)

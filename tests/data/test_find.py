@@ -2,44 +2,49 @@
 
 import gzip
 import json
-import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-import danseo.data.find
-from danseo.data.fetch import get
-from danseo.data.find import FileReport, cache_root, check, data_root, find_file, load, require_file
+from danseo.data.download import get_files
+from danseo.data.find import (
+    OFFICIAL_SHA256,
+    FileReport,
+    cache_root,
+    check_files,
+    data_hashes,
+    data_root,
+    find_file,
+    load,
+    require_file,
+)
 from danseo.errors import DataError
+from danseo.files import content_sha256
 from danseo.tasks import TASKS
-from danseo.tasks.task import Task
 
 NLI, STS, RE, WOS, YNAT = (TASKS[name] for name in ("nli", "sts", "re", "wos", "ynat"))
+DEV = NLI.file("dev")
 
 
-def nli_rows(count: int, guid: str = "klue-nli-v1_dev_{:05d}") -> list[dict[str, Any]]:
-    rows = ({"premise": "비가 온다.", "hypothesis": f"{n}번", "gold_label": "neutral"} for n in range(count))
-    return [{"guid": guid.format(n), "source": "NSMC", **row} for n, row in enumerate(rows)]
+def nli_rows(count, guid="klue-nli-v1_dev_{:05d}"):
+    row = {"source": "NSMC", "premise": "비가 온다.", "gold_label": "neutral"}
+    return [{"guid": guid.format(n), "hypothesis": f"{n}번", **row} for n in range(count)]
 
 
-def write(path: Path, content: Any) -> Path:
-    """Write JSON, text or bytes; a name in .gz is packed."""
-    text = content if isinstance(content, str | bytes) else json.dumps(content, ensure_ascii=False)
-    raw = text.encode() if isinstance(text, str) else text
+def write(path, content):
+    """Write JSON, or text unchanged; a name in .gz is packed."""
+    raw = (content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
     return path
 
 
-def quiet(line: str) -> None:
-    """No progress is shown."""
+def copy(source, root, *tasks):
+    return get_files(tasks or [NLI], str(source), root, lambda line: None)
 
 
-def files_in(root: Path) -> list[str]:
+def files_in(root):
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
 
@@ -47,86 +52,50 @@ def files_in(root: Path) -> list[str]:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder of the test's own, and none of danseo's variables."""
+def home(tmp_path, monkeypatch):
     for name in ("DANSEO_DATA", "DANSEO_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
 
 
-def test_the_cache_and_what_overrides_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_and_data_folder(home, monkeypatch):
     assert cache_root() == home / ".cache" / "danseo"
+    assert data_root(None) == home / ".cache" / "danseo" / "klue"
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/xdg")
     assert cache_root() == Path("/var/xdg/danseo")
     monkeypatch.setenv("DANSEO_CACHE", "/var/own")
     assert cache_root() == Path("/var/own")
-
-
-def test_the_data_folder_is_the_option_else_the_variable_else_the_cache(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert data_root(None) == home / ".cache" / "danseo" / "klue"
     monkeypatch.setenv("DANSEO_DATA", "/var/klue")
     assert data_root(None) == Path("/var/klue")
     assert data_root("~/other") == home / "other"
-    with pytest.raises(DataError, match="--data is empty"):
-        data_root("")
-    with pytest.raises(DataError, match="write the path in full"):
-        data_root("~nobody-of-this-name/klue")
+    for option, message in {"": "--data is empty", "~no-user-of-this-name/klue": "write the path in full"}.items():
+        with pytest.raises(DataError, match=message):
+            data_root(option)
 
 
-def test_the_sample_is_written_once_per_version(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Path] = []
-
-    def write_sample(folder: Path) -> list[Path]:
-        calls.append(folder)
-        return [write(folder / NLI.folder / NLI.file("dev"), nli_rows(2, "klue-nli-sample_dev_{:05d}"))]
-
-    monkeypatch.setitem(sys.modules, "danseo.sample", SimpleNamespace(write_sample=write_sample))
-    folder = home / ".cache" / "danseo" / "sample"
-    assert [data_root("sample"), data_root("sample")] == [folder, folder]
-    assert calls == [folder]
-    assert check(folder, [NLI])[1].note == "built-in sample, not KLUE data"
-    (folder / NLI.folder / NLI.file("dev")).unlink()
-    data_root("sample")
-    (folder / "hashes.json").write_text("{")
-    data_root("sample")
-    monkeypatch.setattr(danseo.data.find, "__version__", "99")
-    data_root("sample")
-    assert len(calls) == 4
-
-
-def test_files_are_found_in_a_fixed_order(tmp_path: Path) -> None:
-    names = [
-        "nli/validation-00000-of-00001.parquet",
-        "klue-nli-v1.1_dev.json.gz",
-        "klue-nli-v1.1_dev.json",
-        "klue-nli-v1.1/klue-nli-v1.1_dev.json.gz",
-        "klue-nli-v1.1/klue-nli-v1.1_dev.json",
-    ]
+def test_files_are_found_in_a_fixed_order(tmp_path):
     assert find_file(NLI, "dev", tmp_path) is None
+    names = ("nli/validation-00000-of-00001.parquet", f"{DEV}.gz", DEV, f"{NLI.folder}/{DEV}.gz", f"{NLI.folder}/{DEV}")
     for name in names:
         path = write(tmp_path / name, nli_rows(1))
         assert find_file(NLI, "dev", tmp_path) == path
         assert find_file(NLI, "train", tmp_path) is None
 
 
-def test_plain_and_packed_files_load_alike(tmp_path: Path) -> None:
-    write(tmp_path / "a" / NLI.file("dev"), nli_rows(2))
-    write(tmp_path / "b" / f"{NLI.file('dev')}.gz", nli_rows(2))
+def test_plain_and_packed_files_have_the_same_examples_and_hashes(tmp_path):
+    for folder, suffix in (("a", ""), ("b", ".gz")):
+        write(tmp_path / folder / f"{DEV}{suffix}", nli_rows(2))
+        write(tmp_path / folder / NLI.file("train"), nli_rows(3))
     assert load(NLI, "dev", tmp_path / "a") == load(NLI, "dev", tmp_path / "b")
+    assert data_hashes(NLI, tmp_path / "a") == data_hashes(NLI, tmp_path / "b")
 
 
-def test_a_missing_file_says_what_is_missing_where_and_what_to_do(tmp_path: Path) -> None:
+def test_missing_files_and_impossible_paths(tmp_path):
     with pytest.raises(DataError) as caught:
         require_file(NLI, "dev", tmp_path / "none")
-    message = str(caught.value)
-    for part in ("klue-nli-v1.1_dev.json", str(tmp_path / "none"), "no such folder", "`danseo data get`", "--data"):
-        assert part in message
-
-
-def test_a_path_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    for part in (DEV, str(tmp_path / "none"), "no such folder", "`danseo data get`", "--data"):
+        assert part in str(caught.value)
     with pytest.raises(DataError, match="cannot be read"):
         find_file(NLI, "dev", tmp_path / ("x" * 300))
 
@@ -134,148 +103,94 @@ def test_a_path_that_cannot_be_looked_at(tmp_path: Path) -> None:
 # Checking
 
 
-def ontology(slots: Sequence[str]) -> dict[str, list[str]]:
-    return {slot: [] for slot in slots}
-
-
-def verdict_of(task: Task, root: Path, part: str = "dev") -> tuple[str, str]:
-    """The verdict and the note on one file."""
-    report = next(report for report in check(root, [task]) if report.part == part)
+def check_part(task, root, part="dev", rows=None):
+    """Return the verdict and the note on one file; `rows` are the official ones."""
+    task = task if rows is None else replace(task, official_rows={"dev": rows}, companions={})
+    report = next(report for report in check_files(root, [task]) if report.part == part)
     return report.verdict, report.note
 
 
-def with_rows(task: Task, count: int) -> Task:
-    return replace(task, official_rows={"dev": count}, companions={})
-
-
-def test_a_report_tells_all_there_is(tmp_path: Path) -> None:
-    path = write(tmp_path / NLI.folder / f"{NLI.file('dev')}.gz", nli_rows(2))
-    missing, report = check(tmp_path, [NLI])
-    sha256 = danseo.data.find.content_sha256(path)
-    assert report == FileReport("nli", "dev", path, 2, 3000, sha256, "subset", "2 of 3000 rows")
+def test_reports(tmp_path):
+    path = write(tmp_path / NLI.folder / f"{DEV}.gz", nli_rows(2))
+    missing, report = check_files(tmp_path, [NLI])
+    assert report == FileReport("nli", "dev", path, 2, 3000, content_sha256(path), "subset", "2 of 3000 rows")
     assert (missing.verdict, missing.path, missing.rows, missing.sha256) == ("missing", None, None, None)
-    assert "klue-nli-v1.1_train.json" in missing.note
+    assert NLI.file("train") in missing.note
 
 
-def test_an_unreadable_file_is_damaged(tmp_path: Path) -> None:
-    write(tmp_path / NLI.file("dev"), '[{"guid": "klue')
-    verdict, note = verdict_of(NLI, tmp_path)
-    assert verdict == "damaged"
-    assert "not valid JSON" in note
-
-
-def test_too_many_rows_are_damaged(tmp_path: Path) -> None:
-    write(tmp_path / NLI.file("dev"), nli_rows(4))
-    assert verdict_of(with_rows(NLI, 3), tmp_path) == ("damaged", "more rows than the official file (4, not 3)")
-
-
-def test_all_rows_with_official_ids_are_official(tmp_path: Path) -> None:
-    write(tmp_path / NLI.file("dev"), nli_rows(3))
-    assert verdict_of(with_rows(NLI, 3), tmp_path) == ("official", "by rows and ids; no hash on record")
-
-
-@pytest.mark.parametrize("guid", ["mine_{}", "klue-nli-v1_train_{:05d}", "klue-nli-v1_dev_{:06d}"])
-def test_all_rows_with_other_ids_are_not_official(guid: str, tmp_path: Path) -> None:
-    write(tmp_path / NLI.file("dev"), nli_rows(3, guid))
-    assert verdict_of(with_rows(NLI, 3), tmp_path) == ("subset", "all rows; the ids are not the official ones")
-
-
-def test_official_ids_of_dialogues_and_tsv_files(tmp_path: Path) -> None:
-    turn = {"role": "user", "text": "안녕", "state": []}
-    write(tmp_path / WOS.file("dev"), [{"guid": "wos-v1_dev_00000", "domains": ["숙소"], "dialogue": [turn]}])
-    write(tmp_path / TASKS["ner"].file("dev"), "## klue-ner-v1_dev_00000-nsmc\t가\n가\tO\n\n")
-    write(tmp_path / TASKS["dp"].file("dev"), "## klue-dp-v1_dev_00000_airbnb\t가\n1\t가\t가\tNNG\t0\tNP\n\n")
-    for task in (WOS, TASKS["ner"], TASKS["dp"]):
-        assert verdict_of(with_rows(task, 1), tmp_path)[0] == "official"
-
-
-def sts_row(**more: Any) -> dict[str, Any]:
-    labels = {"label": 4.3, "real-label": 4.25, "binary-label": 1}
-    return {"guid": "klue-sts-v1_dev_00000", "sentence1": "가", "sentence2": "나", "labels": labels, **more}
-
-
-def test_sts_without_votes_is_not_the_official_file(tmp_path: Path) -> None:
-    write(tmp_path / STS.file("dev"), [sts_row()])
-    assert verdict_of(with_rows(STS, 1), tmp_path) == ("subset", "all rows; field annotations is absent")
-    write(tmp_path / STS.file("dev"), [sts_row(annotations={})])
-    assert verdict_of(with_rows(STS, 1), tmp_path)[0] == "official"
-
-
-def test_ynat_without_its_other_fields_is_not_the_official_file(tmp_path: Path) -> None:
-    write(tmp_path / YNAT.file("dev"), [{"guid": "ynat-v1_dev_00000", "title": "제목", "label": "정치", "url": ""}])
-    note = "all rows; field predefined_news_category, annotations, date is absent"
-    assert verdict_of(with_rows(YNAT, 1), tmp_path) == ("subset", note)
-
-
-def test_a_known_hash_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / f"{NLI.file('dev')}.gz", nli_rows(3, "mine_{}"))
-    monkeypatch.setitem(danseo.data.find.OFFICIAL_SHA256, NLI.file("dev"), danseo.data.find.content_sha256(path))
-    assert verdict_of(with_rows(NLI, 9), tmp_path) == ("official", "by hash")
-    write(path, nli_rows(3))
-    assert verdict_of(with_rows(NLI, 3), tmp_path) == ("damaged", "right number of rows but not the official content")
-    assert verdict_of(with_rows(NLI, 9), tmp_path) == ("subset", "3 of 9 rows")
-
-
-def test_a_file_that_changed_since_it_was_fetched_is_damaged(tmp_path: Path) -> None:
-    write(tmp_path / "from" / NLI.file("dev"), nli_rows(3))
-    (path,) = get([NLI], str(tmp_path / "from"), tmp_path / "to", quiet)
-    assert verdict_of(NLI, tmp_path / "to")[0] == "subset"
-    write(path, nli_rows(2))
-    verdict, note = verdict_of(NLI, tmp_path / "to")
-    assert verdict == "damaged"
-    assert note.startswith("changed since `danseo data get`")
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"files": {"a": 1}}', '{"files": []}', "{}"])
-def test_a_damaged_record_says_what_to_do(content: str, tmp_path: Path) -> None:
-    write(tmp_path / "hashes.json", content)
-    with pytest.raises(DataError, match=r"hashes\.json is damaged; remove it"):
-        check(tmp_path, [NLI])
+STS_ROW = {"guid": "klue-sts-v1_dev_00000", "sentence1": "가", "sentence2": "나", "labels": {"real-label": 4.25}}
+YNAT_ROW = {"guid": "ynat-v1_dev_00000", "title": "제목", "label": "정치", "url": ""}
+WOS_TURN = {"role": "user", "text": "안녕", "state": []}
 
 
 @pytest.mark.parametrize(
-    ("task", "name", "content"),
-    [(RE, "relation_list.json", {"relations": list(RE.labels)}), (WOS, "ontology.json", ontology(WOS.labels))],
+    ("task", "content", "rows", "verdict", "note"),
+    [
+        ("nli", '[{"guid": "klue', 3, "corrupted", "not valid JSON"),
+        ("nli", nli_rows(4), 3, "corrupted", "more rows than the official file (4, not 3)"),
+        ("nli", nli_rows(3), 3, "official", "by rows and ids"),
+        ("nli", nli_rows(3, "mine_{}"), 3, "subset", "the ids are not the official ones"),
+        ("nli", nli_rows(3, "klue-nli-v1_train_{:05d}"), 3, "subset", "the ids are not the official ones"),
+        ("nli", nli_rows(3, "klue-nli-v1_dev_{:06d}"), 3, "subset", "the ids are not the official ones"),
+        ("wos", [{"guid": "wos-v1_dev_00000", "domains": ["숙소"], "dialogue": [WOS_TURN]}], 1, "official", ""),
+        ("ner", "## klue-ner-v1_dev_00000-nsmc\t가\n가\tO\n\n", 1, "official", ""),
+        ("dp", "## klue-dp-v1_dev_00000_airbnb\t가\n1\t가\t가\tNNG\t0\tNP\n\n", 1, "official", ""),
+        ("sts", [STS_ROW], 1, "subset", "field annotations is absent"),
+        ("sts", [{**STS_ROW, "annotations": {}}], 1, "official", ""),
+        ("ynat", [YNAT_ROW], 1, "subset", "field predefined_news_category, annotations, date is absent"),
+    ],
+)
+def test_verdicts(task, content, rows, verdict, note, tmp_path):
+    write(tmp_path / TASKS[task].file("dev"), content)
+    result = check_part(TASKS[task], tmp_path, rows=rows)
+    assert result[0] == verdict
+    assert note in result[1]
+
+
+def test_known_hash_decides(tmp_path, monkeypatch):
+    path = write(tmp_path / f"{DEV}.gz", nli_rows(3, "mine_{}"))
+    monkeypatch.setitem(OFFICIAL_SHA256, DEV, content_sha256(path))
+    assert check_part(NLI, tmp_path, rows=9) == ("official", "by hash")
+    write(path, nli_rows(3))
+    assert check_part(NLI, tmp_path, rows=3)[0] == "corrupted"
+    assert check_part(NLI, tmp_path, rows=9) == ("subset", "3 of 9 rows")
+
+
+def test_file_that_changed_since_it_was_copied_is_corrupted(tmp_path):
+    write(tmp_path / "from" / DEV, nli_rows(3))
+    (path,) = copy(tmp_path / "from", tmp_path / "to")
+    assert check_part(NLI, tmp_path / "to")[0] == "subset"
+    write(path, nli_rows(2))
+    verdict, note = check_part(NLI, tmp_path / "to")
+    assert verdict == "corrupted"
+    assert "changed since" in note
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"files": {"a": 1}}', '{"files": []}', "{}"])
+def test_corrupted_manifest(content, tmp_path):
+    write(tmp_path / "hashes.json", content)
+    with pytest.raises(DataError, match=r"hashes\.json is corrupted; remove it"):
+        check_files(tmp_path, [NLI])
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "make"),
+    [
+        (RE, "relation_list.json", lambda labels: {"relations": list(labels)}),
+        (WOS, "ontology.json", lambda labels: {label: [] for label in labels}),
+    ],
     ids=["re", "wos"],
 )
-def test_companion_files(task: Task, name: str, content: dict[str, Any], tmp_path: Path) -> None:
-    assert verdict_of(task, tmp_path, name)[0] == "missing"
-    path = write(tmp_path / task.folder / name, content)
-    assert verdict_of(task, tmp_path, name) == ("subset", "all entries, but not the official file")
-    write(path, {"relations": list(RE.labels[1:])} if task is RE else ontology(WOS.labels[1:]))
-    verdict, note = verdict_of(task, tmp_path, name)
-    assert verdict == "damaged"
-    assert f"not the {len(task.labels)} entries" in note
-    write(path, "[1]")
-    assert verdict_of(task, tmp_path, name)[0] == "damaged"
+def test_companion_files(task, name, make, tmp_path):
+    assert check_part(task, tmp_path, name)[0] == "missing"
+    path = write(tmp_path / task.folder / name, make(task.labels))
+    assert check_part(task, tmp_path, name)[0] == "subset"
+    for content in (make(task.labels[1:]), "[1]"):
+        write(path, content)
+        assert check_part(task, tmp_path, name)[0] == "corrupted"
 
 
 # Copying from a folder
-
-
-def test_a_folder_is_copied_once_into_the_official_layout(tmp_path: Path) -> None:
-    source, root = tmp_path / "from", tmp_path / "to"
-    write(source / f"{NLI.file('train')}.gz", nli_rows(2, "klue-nli-v1_train_{:05d}"))
-    write(source / NLI.folder / NLI.file("dev"), nli_rows(3))
-    write(source / RE.folder / RE.file("dev"), [RE_ROW])
-    write(source / RE.folder / "relation_list.json", {"relations": list(RE.labels)})
-    lines: list[str] = []
-    paths = get([NLI, RE], str(source), root, lines.append)
-    names = [f"{NLI.folder}/{NLI.file(split)}" for split in ("train", "dev")]
-    names += [f"{RE.folder}/{RE.file('dev')}", f"{RE.folder}/relation_list.json"]
-    assert [path.relative_to(root).as_posix() for path in paths] == names
-    assert files_in(root) == sorted([*names, "hashes.json"])
-    assert lines[0] == f"1/4 {names[0]}: copied, 2 rows"
-    assert load(NLI, "train", root) == load(NLI, "train", source)
-    entries = json.loads((root / "hashes.json").read_text())["files"]
-    assert entries[names[0]]["rows"] == 2
-    assert entries[names[0]]["source"] == str(source / f"{NLI.file('train')}.gz")
-
-    before = {path: path.stat().st_mtime_ns for path in paths}
-    assert get([NLI, RE], str(source), root, lines.append) == []
-    assert lines[-1] == f"4/4 {RE.folder}/relation_list.json: already there, 30 rows"
-    assert {path: path.stat().st_mtime_ns for path in paths} == before
-
 
 RE_ROW = {
     "guid": "klue-re-v1_dev_00000",
@@ -286,62 +201,75 @@ RE_ROW = {
 }
 
 
-def spoil_dev(source: Path) -> None:
-    write(source / NLI.file("dev"), '[{"guid": ')
-
-
-def spoil_labels(source: Path) -> None:
-    write(source / RE.file("dev"), [{**RE_ROW, "label": "per:friend"}])
-
-
-def spoil_relations(source: Path) -> None:
-    write(source / "relation_list.json", {"relations": ["no_relation"]})
-
-
-@pytest.mark.parametrize("spoil", [spoil_dev, spoil_labels, spoil_relations])
-def test_a_damaged_source_is_refused_before_anything_is_written(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+def test_folder_is_copied_once_into_the_official_layout(tmp_path):
     source, root = tmp_path / "from", tmp_path / "to"
+    write(source / f"{NLI.file('train')}.gz", nli_rows(2, "klue-nli-v1_train_{:05d}"))
+    write(source / NLI.folder / DEV, nli_rows(3))
+    write(source / RE.folder / RE.file("dev"), [RE_ROW])
+    write(source / RE.folder / "relation_list.json", {"relations": list(RE.labels)})
+    lines = []
+    paths = get_files([NLI, RE], str(source), root, lines.append)
+    names = [f"{NLI.folder}/{NLI.file(split)}" for split in ("train", "dev")]
+    names += [f"{RE.folder}/{RE.file('dev')}", f"{RE.folder}/relation_list.json"]
+    assert [path.relative_to(root).as_posix() for path in paths] == names
+    assert files_in(root) == sorted([*names, "hashes.json"])
+    assert lines[0] == f"1/4 {names[0]}: copied, 2 rows"
+    assert load(NLI, "train", root) == load(NLI, "train", source)
+    entry = json.loads((root / "hashes.json").read_text())["files"][names[0]]
+    assert (entry["rows"], entry["source"]) == (2, str(source / f"{NLI.file('train')}.gz"))
+
+    times = {path: path.stat().st_mtime_ns for path in paths}
+    assert get_files([NLI, RE], str(source), root, lines.append) == []
+    assert lines[-1] == f"4/4 {RE.folder}/relation_list.json: already there, 30 rows"
+    assert {path: path.stat().st_mtime_ns for path in paths} == times
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (DEV, '[{"guid": '),
+        (RE.file("dev"), [{**RE_ROW, "label": "per:friend"}]),
+        ("relation_list.json", {"relations": ["no_relation"]}),
+    ],
+)
+def test_corrupted_source_is_refused_before_any_file_is_written(name, content, tmp_path):
+    source = tmp_path / "from"
     write(source / NLI.file("train"), nli_rows(2))
     write(source / RE.file("train"), [RE_ROW])
-    spoil(source)
+    write(source / name, content)
     with pytest.raises(DataError, match=str(source)):
-        get([NLI, RE], str(source), root, quiet)
-    assert not root.exists()
-
-
-def test_a_source_without_the_task_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "from" / NLI.file("dev"), nli_rows(2))
-    with pytest.raises(DataError, match=r"nothing for sts: looked for klue-sts-v1\.1_train\.json or .*_dev\.json"):
-        get([NLI, STS], str(tmp_path / "from"), tmp_path / "to", quiet)
-    with pytest.raises(DataError, match="is no folder"):
-        get([NLI], str(tmp_path / "none"), tmp_path / "to", quiet)
+        copy(source, tmp_path / "to", NLI, RE)
     assert not (tmp_path / "to").exists()
 
 
-def test_a_changed_source_replaces_what_was_fetched_but_never_the_users_own(tmp_path: Path) -> None:
+def test_sources_without_the_task_and_targets_that_are_no_folder(tmp_path):
+    write(tmp_path / "from" / DEV, nli_rows(2))
+    with pytest.raises(DataError, match=r"nothing for sts: looked for klue-sts-v1\.1_train\.json or .*_dev\.json"):
+        copy(tmp_path / "from", tmp_path / "to", NLI, STS)
+    with pytest.raises(DataError, match="is no folder"):
+        copy(tmp_path / "none", tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+    with pytest.raises(DataError, match="cannot be written"):
+        copy(tmp_path / "from", write(tmp_path / "file", "no folder"))
+
+
+def test_changed_source_replaces_copied_files_but_never_those_of_the_user(tmp_path):
     source, root, own = tmp_path / "from", tmp_path / "to", tmp_path / "own"
-    write(source / NLI.file("dev"), nli_rows(2))
-    write(own / NLI.folder / f"{NLI.file('dev')}.gz", nli_rows(5))
-    get([NLI], str(source), root, quiet)
-    write(source / NLI.file("dev"), nli_rows(3))
-    assert len(get([NLI], str(source), root, quiet)) == 1
+    write(source / DEV, nli_rows(2))
+    write(own / NLI.folder / f"{DEV}.gz", nli_rows(5))
+    copy(source, root)
+    write(source / DEV, nli_rows(3))
+    assert len(copy(source, root)) == 1
     assert len(load(NLI, "dev", root)) == 3
-    with pytest.raises(DataError, match="already there with other content; move it away"):
-        get([NLI], str(source), own, quiet)
+    with pytest.raises(DataError, match="already there with other content"):
+        copy(source, own)
     assert len(load(NLI, "dev", own)) == 5
 
 
-def test_a_folder_may_be_its_own_source(tmp_path: Path) -> None:
-    write(tmp_path / NLI.folder / f"{NLI.file('dev')}.gz", nli_rows(2))
-    assert get([NLI], str(tmp_path), tmp_path, quiet) == []
-    assert files_in(tmp_path) == ["hashes.json", f"{NLI.folder}/{NLI.file('dev')}.gz"]
-
-
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    write(tmp_path / "from" / NLI.file("dev"), nli_rows(2))
-    write(tmp_path / "file", "no folder")
-    with pytest.raises(DataError, match="cannot be written"):
-        get([NLI], str(tmp_path / "from"), tmp_path / "file", quiet)
+def test_folder_may_be_its_own_source(tmp_path):
+    write(tmp_path / NLI.folder / f"{DEV}.gz", nli_rows(2))
+    assert copy(tmp_path, tmp_path) == []
+    assert files_in(tmp_path) == ["hashes.json", f"{NLI.folder}/{DEV}.gz"]
 
 
 # The real files
@@ -358,8 +286,9 @@ REAL_ROWS = {
 }
 
 
-def test_the_real_files_have_the_rows_of_their_table(real_data: Path) -> None:
-    reports = check(real_data, TASKS.values())
+@pytest.mark.lengthy
+def test_the_real_files_have_the_rows_of_their_table(real_data):
+    reports = check_files(real_data, TASKS.values())
     rows = {name: tuple(report.rows for report in reports if report.task == name)[:2] for name in REAL_ROWS}
     assert rows == REAL_ROWS
     whole = {report.part if "." in report.part else report.task for report in reports if report.verdict == "official"}

@@ -7,9 +7,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from danseo.display.table import Best, Second, Table, print_tables, to_latex
-from danseo.display.terminal import broken
-from danseo.runs.layouts.klue import klue_tables
-from danseo.runs.layouts.variants import as_typed
+from danseo.tables.klue import make_klue_tables
+from danseo.tables.variants import as_typed
 
 
 def printed(table: Table, width: int, *, terminal: bool = False) -> str:
@@ -28,28 +27,28 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("width", [30, 50, 80, 100, 120, 200])
 def test_no_number_of_the_klue_table_is_ever_cut(width):
-    (table,) = klue_tables([])
+    (table,) = make_klue_tables([])
     text = printed(table, width)
     assert "…" not in text
     assert max(cell_len(line.rstrip()) for line in text.splitlines()) <= width
     values = [value for row in table.rows for value in row if isinstance(value, float)]
-    assert len(values) == 9 * 14
+    assert len(values) == (10 + 9) * 14
     for value in values:
         mark = {Best: "*", Second: "'"}.get(type(value), "")
         assert f"{value:.2f}{mark}" in text.split()
 
 
 def test_the_klue_table_fits_120_columns():
-    (table,) = klue_tables([])
+    (table,) = make_klue_tables([])
     lines = plain(printed(table, 120, terminal=True)).splitlines()
     assert max(cell_len(line.rstrip()) for line in lines) <= 120
-    (row,) = (line for line in lines if "KLUE-RoBERTa-large" in line)
-    assert len(row.split()) == 1 + 1 + 14, "all in one line"
+    found = [line for line in lines if "KLUE-RoBERTa-large" in line]
+    assert [len(row.split()) for row in found] == [1 + 1 + 14] * 2, "all in one line, for dev and for test"
     assert "continued" in plain(printed(table, 80, terminal=True)), "and goes on below where it does not fit"
 
 
 def test_the_klue_table_fits_a_page_of_latex():
-    (table,) = klue_tables([])
+    (table,) = make_klue_tables([])
     text = to_latex(table)
     assert text.startswith(r"% \usepackage{booktabs} and \usepackage{graphicx}")
     assert r"\resizebox{\textwidth}{!}{%" in text
@@ -61,14 +60,14 @@ def test_the_klue_table_fits_a_page_of_latex():
     assert "x-{}-y -- z" in small, "two hyphens are not a dash"
 
 
-def test_parts_below_repeat_what_tells_rows_apart():
+def test_parts_below_repeat_the_key_columns():
     columns = ("task", "model", "seed", *(f"metric {k}" for k in range(12)))
     rows = [("ner", "roberta", as_typed(2000 + seed), *(10.5 + k for k in range(12))) for seed in (1, 2)]
     text = printed(Table("t", columns, rows, keys=3), 60)
     assert text.count("2001") == text.count("2002") == text.count("seed") > 1
 
 
-def test_rows_that_look_alike_are_numbered_where_they_go_on_below():
+def test_rows_with_equal_keys_are_numbered_in_continued_tables():
     columns = ("model", *(f"metric {k}" for k in range(12)))
     rows = [("roberta", *(10.5 + k for k in range(12))) for _ in range(2)]
     parts = printed(Table("t", columns, rows), 60).split("continued")
@@ -84,27 +83,21 @@ def test_stars_stand_where_nothing_is_bold():
     assert "*" not in plain(printed(table, 80, terminal=True))
 
 
-def test_empty_columns_are_not_shown():
+def test_empty_columns_are_left_out():
     text = printed(Table("t", ("name", "nothing", "n"), [("a", None, 1), ("b", None, 2)]), 80)
     assert "nothing" not in text
     assert "nothing" in printed(Table("t", ("name", "nothing"), []), 80), "without rows nothing is known to be empty"
 
 
-def test_settings_are_shown_as_typed():
+def test_settings_are_printed_as_typed():
     cells = Table("t", ("rate",), [(as_typed(5e-5),), (as_typed(0.001),), (as_typed(2024),), (as_typed(True),)]).cells()
     assert cells == [("5e-05",), ("0.001",), ("2024",), ("yes",)]
 
 
-@pytest.mark.parametrize(
-    ("text", "width", "lines"),
-    [
-        ("runs/ynat--model--s1", 12, "runs/ynat--\nmodel--s1"),
-        ("한국어 문장을 나눈다", 8, "한국어\n문장을\n나눈다"),
-        ("가나다라마바", 4, "가나\n다라\n마바"),
-        ("two words", 20, "two words"),
-        ("a bcdefgh", 4, "a\nbcde\nfgh"),
-    ],
-)
-def test_texts_are_broken_where_they_may_be(text, width, lines):
-    assert broken(text, width) == lines
-    assert all(cell_len(line) <= width for line in lines.split("\n"))
+@pytest.mark.parametrize("width", [12, 20, 40])
+def test_long_texts_wrap_and_nothing_is_cut(width):
+    row = ("runs/ynat--model--s1", "한국어 문장을 나눈다", "가나다라마바" * 10)
+    text = printed(Table("t", ("path", "sentence", "long"), [row]), width)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert all(text.count(letter) >= "".join(row).count(letter) for letter in "한국어문장을나눈다가라마바1")
+    assert "…" not in text

@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from danseo.config import RunConfig, TrainConfig
-from danseo.data.halves import in_half
-from danseo.ensembling.spans import answer as decided
+from danseo.config.run import RunConfig
+from danseo.config.train import TrainSettings
+from danseo.data.dev_split import split_indices
 from danseo.files import content_sha256
-from danseo.predictions.evidence import packed_arrays, span_arrays, tag_arrays, tree_arrays
-from danseo.predictions.thresholds import fitted_threshold
-from danseo.predictions.trees import best_tree
-from danseo.predictions.viterbi import decode_characters
 from danseo.records import Prediction
-from danseo.runs.directory import Run
-from danseo.runs.environment import environment
-from danseo.runs.scores import score_halves
+from danseo.runs.provenance import collect_environment
+from danseo.runs.scores import score_splits
+from danseo.runs.store import Run
 from danseo.tasks import TASKS
-from danseo.tasks.task import Task
+from danseo.tasktypes.base import Task
+from danseo.tasktypes.decoding.arrays import pack_npz
+from danseo.tasktypes.decoding.thresholds import fit_no_answer_threshold
+from danseo.tasktypes.decoding.trees import find_best_tree
+from danseo.tasktypes.decoding.viterbi import decode_texts
+from danseo.tasktypes.question_answering import choose_answer
 
 SKILL = 2.5  # how much better than noise the gold answer scores
 
@@ -39,27 +40,27 @@ def _softmax(table: np.ndarray) -> np.ndarray:
 def answer(task: Task, example: Any, seed: int) -> tuple[Prediction, Any]:
     """A prediction that is right more often than not, and what a run keeps of it."""
     rng, labels = _rng(seed, example.guid), task.labels
-    if task.kind == "classify":
+    if task.type.has_single_label:
         logits = rng.normal(size=len(labels)) + SKILL * np.eye(len(labels))[labels.index(example.gold)]
         table = dict(zip(labels, _softmax(logits).round(6).tolist(), strict=True))
         return Prediction(example.guid, max(table, key=lambda k: table[k]), table), None
-    if task.kind == "score":
+    if task.type.name == "regression":
         return Prediction(example.guid, round(float(example.gold + rng.normal()), 6)), None
-    if task.kind == "tag":
+    if task.type.name == "tagging":
         gold = np.eye(len(labels))[[labels.index(tag) for tag in example.gold]]
         rows = _softmax(rng.normal(size=gold.shape) + 2 * SKILL * gold).astype(np.float16)
         covered = np.array([not character.isspace() for character in example.text])
         rows[~covered] = 0
-        return Prediction(example.guid, decode_characters([rows], [covered], labels)[0]), rows
-    if task.kind == "parse":
+        return Prediction(example.guid, decode_texts([example.text], [rows], [covered], labels)[0]), rows
+    if task.type.name == "parsing":
         words = len(example.words)
         gold = np.eye(words + 1)[[head for head, _ in example.gold]]
         arcs = np.log(_softmax(rng.normal(size=gold.shape) + SKILL * gold)).astype(np.float16)
         relations = rng.integers(0, 5, arcs.shape)
-        heads = best_tree(arcs)
+        heads = find_best_tree(arcs)
         named = tuple((int(h), labels[relations[k, h]]) for k, h in enumerate(heads))
         return Prediction(example.guid, named), (arcs, relations)
-    if task.kind == "answer":
+    if task.type.name == "question_answering":
         gold = example.gold[0] if example.gold else ""
         starts = rng.integers(0, max(1, len(example.text) - 12), 4)
         texts = dict.fromkeys([example.text[s : s + 8].strip() or "가" for s in starts] + ([gold] if gold else []))
@@ -72,20 +73,18 @@ def answer(task: Task, example: Any, seed: int) -> tuple[Prediction, Any]:
     return Prediction(example.guid, tuple(item for item in example.gold if dice.random() < 0.8)), None
 
 
-def keep(task: Task, kept: list[Any]) -> bytes | None:
-    if task.kind not in ("tag", "parse", "answer"):
-        return None
-    if task.kind == "answer":
-        return packed_arrays(span_arrays(kept))
-    return packed_arrays((tag_arrays if task.kind == "tag" else tree_arrays)(kept, task.labels))
+def keep(task: Task, rows: list[Any]) -> bytes | None:
+    return None if rows[0] is None else pack_npz(task.type.pack_arrays(task, rows))
 
 
 def settled(task: Task, examples: list[Any], answers: list[tuple[Prediction, Any]]) -> list[tuple[Prediction, Any]]:
-    """The answers to questions with a threshold fitted on the select half, as encoders do."""
-    positions = in_half(task, examples, "select")
-    threshold = fitted_threshold([examples[k].gold for k in positions], [answers[k][1] for k in positions])
+    """The answers to questions with a threshold fitted on the select split, as encoders do."""
+    positions = split_indices(task, examples, "select")
+    threshold = fit_no_answer_threshold([examples[k].gold for k in positions], [answers[k][1] for k in positions])
     spans = [[*listed[:-1], ("", listed[-1][1] - threshold)] for _, listed in answers]
-    return [(decided(prediction.guid, listed), listed) for (prediction, _), listed in zip(answers, spans, strict=True)]
+    return [
+        (choose_answer(prediction.guid, listed), listed) for (prediction, _), listed in zip(answers, spans, strict=True)
+    ]
 
 
 def write_run(
@@ -103,16 +102,16 @@ def write_run(
     gold = sample / task.folder / task.file("dev")
     examples = task.read(gold)
     run = Run(folder / f"{task.name}--{model}--s{seed}--{_seed_of(model, 0, settings)}")
-    train = TrainConfig(halves=2, select_on=select_on, **settings)  # type: ignore[arg-type]
+    train = TrainSettings(select_on=select_on, **settings)  # type: ignore[arg-type]
     run.start(RunConfig(task=task.name, model=model, seed=seed, train=train))
     answers = [answer(task, example, _seed_of(model, seed, settings)) for example in examples]
-    if task.kind == "answer":
+    if task.type.name == "question_answering":
         answers = settled(task, examples, answers)
     run.write_predictions("dev", [prediction for prediction, _ in answers])
     if kept and (content := keep(task, [side for _, side in answers])):
         run.write_bytes("predictions/dev.npz", content)
-    run.write_json("environment.json", environment({gold.name: content_sha256(gold)}, "cpu", 1.0))
-    scores = score_halves(task, examples, [prediction for prediction, _ in answers], select_on, rounds=0)
+    run.write_json("environment.json", collect_environment({gold.name: content_sha256(gold)}, "cpu", 1.0))
+    scores = score_splits(task, examples, [prediction for prediction, _ in answers], select_on, rounds=0)
     run.write_json("scores.json", scores)
     return run.path
 

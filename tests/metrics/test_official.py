@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from danseo.metrics import answering, classification, dialogue, parsing, regression, tagging
-from danseo.tasks.dp import COMMON
-from danseo.tasks.ner import TYPES
-from danseo.tasks.relation import LABELS
+from danseo.metrics import classification, parsing, regression, tagging
+from danseo.metrics import dialogue_state as dialogue
+from danseo.metrics import question_answering as answering
+from danseo.tasks.klue.dp import COMMON
+from danseo.tasks.klue.ner import TYPES
+from danseo.tasks.klue.re import LABELS
 
 LINES = (Path(__file__).parents[1] / "fixtures" / "official_metrics.jsonl").read_text().splitlines()
 CASES = [json.loads(line) for line in LINES]
@@ -18,12 +20,12 @@ MEASURES = {
     "nli/accuracy@official-1": classification.accuracy,
     "sts/pearson@official-1": regression.pearson,
     "sts/f1@official-1": regression.threshold_f1,
-    "ner/entity_f1@official-1": lambda g, a: tagging.entity_counts(tagging.Tagged.of(g, a, TYPES)),
-    # these vectors are flattened already: an O of [CLS] and of the last place would be part of them
-    "ner/char_f1@official-1": lambda g, a: tagging.tag_macro_f1(tagging.Tagged.of(g, a, TYPES), with_o=True),
+    "ner/entity_f1@official-1": lambda g, a: tagging.entity_counts(tagging.Tagged.encode(g, a, TYPES)),
+    # these vectors are flattened already: an O of [CLS] and of the last position would be part of them
+    "ner/char_f1@official-1": lambda g, a: tagging.tag_macro_f1(tagging.Tagged.encode(g, a, TYPES), with_o=True),
     "re/micro_f1@official-1": classification.relation_micro_f1,
     "re/auprc@official-1": lambda g, a: classification.Ranking(
-        classification.curves(g, [dict(zip(LABELS, row, strict=True)) for row in a], LABELS)
+        classification.make_curves(g, [dict(zip(LABELS, row, strict=True)) for row in a], LABELS)
     ),
     "dp/uas@official-1": parsing.head_macro_f1,
     "dp/uas@micro-1": lambda g, a: parsing.attachment(g, a, labelled=False),

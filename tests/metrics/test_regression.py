@@ -28,11 +28,6 @@ def test_threshold_f1_equals_scikit_learn(pairs):
     assert value == pytest.approx(100 * f1_score(golds, answers, zero_division=0.0))
 
 
-def test_the_threshold_belongs_to_the_similar():
-    assert threshold_f1([3.0, 2.9], [3.0, 2.999]).value() == 100
-    assert threshold_f1([1.0, 2.0], [0.0, 1.0]).value() == 0  # nothing similar on either side
-
-
 @pytest.mark.parametrize("scale", [1e-300, 1e-13, 1.0, 1e12, 1e307])
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_scale_and_shift_change_nothing(scale, shift):

@@ -14,26 +14,28 @@ from seqeval.scheme import IOB2
 from sklearn.metrics import f1_score as sklearn_f1
 
 from danseo.metrics.statistic import micro_f1
-from danseo.metrics.tag_numbers import tag_index, tag_numbers
 from danseo.metrics.tagging import (
     Tagged,
+    correct_leading_space,
+    count_entities,
+    count_entity_tokens,
+    encode_characters,
+    encode_tags,
     entity_counts,
-    entity_f1,
     entity_precision,
     entity_recall,
-    mend_leading_space,
+    find_padded_rows,
+    get_token_tags,
+    list_entities,
     official_character_f1,
-    padded_rows,
-    piece_tags,
     sentence_accuracy,
-    spans_of,
+    tag_index,
     tag_macro_f1,
     token_length_f1,
     token_type_f1,
-    without_spaces,
 )
 from danseo.records import Prediction, TextExample
-from danseo.tasks.ner import LABELS, TYPES, measure
+from danseo.tasks.klue.ner import LABELS, TYPES, measure
 
 GOLDS = [
     ["B-PS", "I-PS", "I-PS", "O", "O", "B-LC", "I-LC", "O"],
@@ -47,9 +49,11 @@ ANSWERS = [
     ["O", "O", "B-QT", "I-QT", "O"],
     ["B-PS", "O", "I-LC"],
 ]
-THREE_LEVELS = ("PER", "LOC", "ORG")
-WORDS = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "O"], ["B-ORG", "O"]]
-WORD_ANSWERS = [["B-PER", "I-PER", "B-LOC", "I-LOC"], ["O", "O"], ["O", "O"]]  # the third reply could not be read
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def entity_f1(golds, answers, types):
+    return entity_counts(Tagged.encode(golds, answers, types)).value()
 
 
 def sentences(tags=LABELS):
@@ -62,47 +66,49 @@ def sentences(tags=LABELS):
 
 
 def test_entity_scores_by_hand():
-    tagged = Tagged.of(GOLDS, ANSWERS, TYPES)
+    tagged = Tagged.encode(GOLDS, ANSWERS, TYPES)
     assert entity_counts(tagged).value() == pytest.approx(60.0, abs=1e-6)
     assert entity_counts(tagged, micro_f1).value() == pytest.approx(66.666667, abs=1e-6)
     assert entity_precision(tagged).value() == entity_recall(tagged).value() == pytest.approx(100 * 4 / 6)
 
 
-def test_tag_scores_by_hand():
-    tagged = Tagged.of(GOLDS, ANSWERS, TYPES)
-    assert tag_macro_f1(tagged, with_o=True).value() == pytest.approx(77.350427, abs=1e-6)
-    assert tag_macro_f1(tagged, with_o=False).value() == pytest.approx(76.388889, abs=1e-6)
+def get_word_tags(text: str, spans: list) -> list[str]:
+    tags, start = [], 0
+    for word in text.split():
+        position = text.index(word, start)
+        start = position + len(word)
+        inside = next((span for span in spans or () if span[0] <= position < span[1]), None)
+        tags.append("O" if not inside else f"{'B' if inside[0] == position else 'I'}-{inside[2]}")
+    return tags
 
 
-def test_three_levels_by_hand():
-    """Whitespace words as units; a reply that could not be read counts as no entity."""
-    tagged = Tagged.of(WORDS, WORD_ANSWERS, THREE_LEVELS)
-    assert sentence_accuracy(tagged).value() == pytest.approx(100 / 3)
-    assert entity_precision(tagged).value() == pytest.approx(50)
-    assert entity_recall(tagged).value() == pytest.approx(100 / 3)
-    assert entity_counts(tagged, micro_f1).value() == pytest.approx(40)
-    assert token_type_f1(tagged).value() == pytest.approx(75)
-    assert token_length_f1(tagged).value() == pytest.approx(50)
+def test_three_levels_of_older_reports():
+    """Words as tokens; a reply that could not be read counts as no entity."""
+    case = json.loads((FIXTURES / "ner_replies.json").read_text("utf-8"))["three_level_metrics"]
+    rows, expected = case["sentences"], case["expected"]
+    golds, answers = ([get_word_tags(row["text"], row[side]) for row in rows] for side in ("gold", "pred"))
+    tagged = Tagged.encode(golds, answers, ("PER", "LOC", "ORG"))
+    assert sentence_accuracy(tagged).value() == pytest.approx(100 * expected["sentence"]["accuracy"], abs=1e-3)
+    right, answered, gold = count_entities(tagged)
+    assert (right, answered - right, gold - right) == tuple(expected["entity"][key] for key in ("tp", "fp", "fn"))
+    tokens = expected["token_type_only_non_O"]
+    assert count_entity_tokens(tagged) == (tokens["tp"], tokens["pred"], tokens["gold"])
+    weighted = expected["token_length_weighted_entity_as_in_the_source"]
+    assert token_length_f1(tagged).value() == pytest.approx(100 * weighted["f1"])
 
 
-def test_leaving_unreadable_replies_out_flatters():
-    tagged = Tagged.of(WORDS[:2], WORD_ANSWERS[:2], THREE_LEVELS)
-    assert entity_counts(tagged, micro_f1).value() == pytest.approx(50)
-
-
-def test_a_piece_takes_the_tag_of_its_first_character():
-    """삼성전자가 as 삼성 and 전자가: the pieces are right although the characters cannot be."""
+def test_a_token_has_the_tag_of_its_first_character():
+    """삼성전자가 as 삼성 and 전자가: the tokens are right although the characters cannot be."""
     tags = ["B-OG", "I-OG", "I-OG", "I-OG", "O"]
-    assert piece_tags(tags, [(0, 2), (2, 5)]) == ["B-OG", "I-OG"]
-    assert piece_tags(tags, [(0, 0), (0, 2), (2, 5), (0, 0)]) == ["O", "B-OG", "I-OG", "O"]
+    assert get_token_tags(tags, [(0, 2), (2, 5)]) == ["B-OG", "I-OG"]
+    assert get_token_tags(tags, [(0, 0), (0, 2), (2, 5), (0, 0)]) == ["O", "B-OG", "I-OG", "O"]
     assert entity_f1([tags], [["B-OG", *["I-OG"] * 4]], TYPES) == 0
 
 
 def test_old_reports_left_out_the_longest_sentences_of_a_batch():
-    assert padded_rows([7, 12, 9, 12], batch=4) == [0, 2]
-    assert padded_rows([7, 12, 9, 12], batch=2) == [0, 2]
-    assert padded_rows([7, 12, 9, 12], batch=3) == [0, 2]  # the last batch has one sentence, which is not kept
-    assert padded_rows([7, 12, 9, 12], batch=1) == []
+    assert find_padded_rows([7, 12, 9, 12], batch=4) == [0, 2]
+    assert find_padded_rows([7, 12, 9, 12], batch=3) == [0, 2]  # the last batch has one sentence, which is not kept
+    assert find_padded_rows([7, 12, 9, 12], batch=1) == []
 
 
 @pytest.mark.parametrize(
@@ -117,16 +123,10 @@ def test_old_reports_left_out_the_longest_sentences_of_a_batch():
         ([], []),
     ],
 )
-def test_strict_spans(tags, spans):
-    assert list(spans_of(tags)) == spans
-    tagged = Tagged.of([tags], [tags], TYPES)
+def test_spans_by_strict_iob2(tags, spans):
+    assert list(list_entities(tags)) == spans
+    tagged = Tagged.encode([tags], [tags], TYPES)
     assert [(s, e, TYPES[t]) for s, e, t in zip(*tagged.gold_spans, strict=True)] == spans
-
-
-def test_an_entity_ends_with_its_sentence():
-    tagged = Tagged.of([["B-PS"], ["I-PS"]], [["B-PS"], ["O"]], TYPES)
-    assert [list(column) for column in tagged.gold_spans] == [[0], [1], [0]]
-    assert entity_counts(tagged).value() == 100
 
 
 @settings(max_examples=150, deadline=None)
@@ -134,7 +134,7 @@ def test_an_entity_ends_with_its_sentence():
 def test_entity_f1_equals_seqeval(pair):
     golds, answers = pair
     value = entity_f1(golds, answers, TYPES)
-    if not any(list(spans_of(tags)) for tags in (*golds, *answers)):
+    if not any(list(list_entities(tags)) for tags in (*golds, *answers)):
         assert math.isnan(value)
         return
     with warnings.catch_warnings():
@@ -143,14 +143,14 @@ def test_entity_f1_equals_seqeval(pair):
             f1_score(golds, answers, average=average, mode="strict", scheme=IOB2) for average in ("macro", "micro")
         )
     assert value == pytest.approx(100 * macro, abs=1e-9)
-    assert entity_counts(Tagged.of(golds, answers, TYPES), micro_f1).value() == pytest.approx(100 * micro, abs=1e-9)
+    assert entity_counts(Tagged.encode(golds, answers, TYPES), micro_f1).value() == pytest.approx(100 * micro, abs=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
 @given(sentences())
 def test_tag_f1_equals_scikit_learn(pair):
     golds, answers = ([tag for row in rows for tag in row] for rows in pair)
-    tagged = Tagged.of(*pair, TYPES)
+    tagged = Tagged.encode(*pair, TYPES)
     for labels in (LABELS, LABELS[:-1]):
         expected = sklearn_f1(golds, answers, labels=labels, average="macro", zero_division=1)
         assert tag_macro_f1(tagged, with_o="O" in labels).value() == pytest.approx(100 * expected, abs=1e-9)
@@ -161,12 +161,12 @@ def test_tag_f1_equals_scikit_learn(pair):
 def test_official_character_f1_is_that_of_the_flattened_sentences(pair):
     golds, answers = ([tag for row in rows for tag in ("O", *row, "O")] for rows in pair)
     expected = sklearn_f1(golds, answers, labels=LABELS, average="macro", zero_division=1)
-    assert official_character_f1(Tagged.of(*pair, TYPES)).value() == pytest.approx(100 * expected, abs=1e-9)
+    assert official_character_f1(Tagged.encode(*pair, TYPES)).value() == pytest.approx(100 * expected, abs=1e-9)
 
 
 def test_flattened_sentences_by_hand():
-    """[CLS] and the last place of every sentence are an O that everybody gets right."""
-    case = json.loads((Path(__file__).parents[1] / "fixtures" / "ner_sentences.json").read_text())
+    """[CLS] and the last position of every sentence are an O that every model gets right."""
+    case = json.loads((FIXTURES / "ner_sentences.json").read_text("utf-8"))
     for side in ("golds", "answers"):
         spoken = [
             [tag for tag, character in zip(tags, text, strict=True) if character != " "]
@@ -178,7 +178,7 @@ def test_flattened_sentences_by_hand():
         for k, (text, gold) in enumerate(zip(case["texts"], case["golds"], strict=True))
     ]
     measured = measure(examples, [Prediction(str(k), tuple(answer)) for k, answer in enumerate(case["answers"])])
-    flat = Tagged.of([case["flattened_golds"]], [case["flattened_answers"]], TYPES)
+    flat = Tagged.encode([case["flattened_golds"]], [case["flattened_answers"]], TYPES)
     assert tag_macro_f1(flat, with_o=True).value() == pytest.approx(case["expected"]["ner/char_f1@official-1"])
     for id_, expected in case["expected"].items():
         assert measured[id_].value() == pytest.approx(expected, abs=1e-9), id_
@@ -195,24 +195,24 @@ def test_type_names_of_any_length(pair):
 @given(st.lists(st.lists(st.sampled_from(LABELS), max_size=8), max_size=8))
 def test_tags_become_their_numbers(rows):
     index = tag_index(TYPES)
-    assert tag_numbers(rows, TYPES).tolist() == [index[tag] for row in rows for tag in row]
+    assert encode_tags(rows, TYPES).tolist() == [index[tag] for row in rows for tag in row]
 
 
 @pytest.mark.parametrize("tag", ["", "X", "OX", "PS", "-PS", "B-", "B-PSX", "B-XX", "E-PS", "b-ps", "B-장소", "\ud800"])
 def test_unknown_tag(tag):
     with pytest.raises(KeyError):
-        tag_numbers([["O", "B-PS"], [tag, "O", "B-OG"]], TYPES)
+        encode_tags([["O", "B-PS"], [tag, "O", "B-OG"]], TYPES)
 
 
 @pytest.mark.parametrize("types", [("PERSONNAME",), ("X-Y", "A-B"), ("인물", "장소"), ()])
 def test_types_that_are_looked_up_one_by_one(types):
     tags = ["O", *(f"{position}-{name}" for name in types for position in "BI")]
-    assert tag_numbers([tags], types).tolist() == list(range(len(tags)))
+    assert encode_tags([tags], types).tolist() == list(range(len(tags)))
 
 
 def test_an_answer_of_another_length_is_refused():
     with pytest.raises(ValueError, match="as many tags"):
-        Tagged.of([["O", "O"]], [["O"]], TYPES)
+        Tagged.encode([["O", "O"]], [["O"]], TYPES)
 
 
 def test_spaces_are_not_scored():
@@ -220,12 +220,12 @@ def test_spaces_are_not_scored():
     gold = ["B-LC", "I-LC", "I-LC", "I-LC", "I-LC", "O"]
     answer = ["B-LC", "I-LC", "O", "I-LC", "I-LC", "O"]
     assert entity_f1([gold], [answer], TYPES) == 0
-    assert entity_counts(without_spaces([gold], [answer], ["서울 역앞."], TYPES)).value() == 100
+    assert entity_counts(encode_characters([gold], [answer], ["서울 역앞."], TYPES)).value() == 100
 
 
 def test_a_begin_on_a_space_moves_to_the_word():
-    assert mend_leading_space(["O", "B-DT", "I-DT", "I-DT"], "는 내일") == ["O", "O", "B-DT", "I-DT"]
-    assert mend_leading_space(["B-DT", "I-DT", "I-DT"], "  날") == ["O", "O", "B-DT"]  # two spaces
+    assert correct_leading_space(["O", "B-DT", "I-DT", "I-DT"], "는 내일") == ["O", "O", "B-DT", "I-DT"]
+    assert correct_leading_space(["B-DT", "I-DT", "I-DT"], "  날") == ["O", "O", "B-DT"]  # two spaces
     for tags, text in [
         (["B-DT", "I-DT", "I-DT"], "내 일"),  # a space inside
         (["O", "B-DT", "B-PS"], "는 김"),  # nothing follows the space
@@ -233,18 +233,15 @@ def test_a_begin_on_a_space_moves_to_the_word():
         (["O", "B-DT"], "는 "),
         ([], ""),
     ]:
-        assert mend_leading_space(tags, text) == tags
-
-
-def test_mending_gives_the_lost_entity_back():
+        assert correct_leading_space(tags, text) == tags
     gold, text = ["O", "B-DT", "I-DT", "I-DT"], "는 내일"
-    assert math.isnan(entity_counts(without_spaces([gold], [gold], [text], TYPES)).value())
-    mended = [mend_leading_space(gold, text)]
-    assert entity_counts(without_spaces(mended, mended, [text], TYPES)).value() == 100
+    assert math.isnan(entity_counts(encode_characters([gold], [gold], [text], TYPES)).value())
+    corrected = [correct_leading_space(gold, text)]
+    assert entity_counts(encode_characters(corrected, corrected, [text], TYPES)).value() == 100
 
 
 def test_nothing_to_find_and_nothing_found():
-    tagged = Tagged.of([["O", "O"]], [["O", "O"]], TYPES)
+    tagged = Tagged.encode([["O", "O"]], [["O", "O"]], TYPES)
     undefined = [
         entity_counts(tagged),
         entity_counts(tagged, micro_f1),
@@ -256,9 +253,9 @@ def test_nothing_to_find_and_nothing_found():
 
 
 def test_weights_are_repetitions():
-    tagged = Tagged.of(GOLDS, ANSWERS, TYPES)
+    tagged = Tagged.encode(GOLDS, ANSWERS, TYPES)
     weights = np.array([2, 0, 1, 3])
     rows = np.repeat(np.arange(4), weights)
-    repeated = Tagged.of([GOLDS[row] for row in rows], [ANSWERS[row] for row in rows], TYPES)
+    repeated = Tagged.encode([GOLDS[row] for row in rows], [ANSWERS[row] for row in rows], TYPES)
     for statistic in (entity_counts, token_type_f1, token_length_f1, sentence_accuracy):
         assert statistic(tagged).values(weights[None])[0] == pytest.approx(statistic(repeated).value(), abs=1e-9)

@@ -2,7 +2,7 @@
 
 import logging
 
-from danseo.models.encoder.network import quiet_transformers
+from danseo.models.checkpoint import quiet_transformers
 
 
 def test_a_hub_that_does_not_answer_is_left_to_our_own_line():

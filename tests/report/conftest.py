@@ -1,4 +1,4 @@
-"""Finished runs of the built-in sample, made once."""
+"""Finished runs of the bundled sample, made once."""
 
 from pathlib import Path
 

@@ -8,26 +8,30 @@ from pathlib import Path
 
 import pytest
 
+from danseo.display.plots.figures import Forest
+from danseo.display.plots.svg import choose_ticks, draw_svg, measure_text
 from danseo.errors import DanseoError
-from danseo.plots.figures import Forest
-from danseo.plots.svg import draw, text_width, ticks
-from danseo.report.collect import collect
-from danseo.report.comparing import compare_task
-from danseo.report.html import parts_of
-from danseo.report.journals import sweep_states
-from danseo.report.making import write_report
-from danseo.report.others import other_links, other_pages
-from danseo.report.overview import overview_page
-from danseo.report.task_page import task_page
-from danseo.runs.layouts.klue import best_variant
-from danseo.runs.layouts.variants import label_variants, shown_traits
-from danseo.runs.locks import Locks
+from danseo.report.build import list_other_links, make_other_pages, write_report
+from danseo.report.collection import collect_runs
+from danseo.report.comparison import TaskComparison, compare_task
+from danseo.report.html import split_table
+from danseo.report.overview import make_overview_page
+from danseo.report.sweeps_page import count_sweep_states
+from danseo.report.task_page import make_task_page
+from danseo.runs.lock import RunLocks
+from danseo.tables.klue import choose_best_variant
+from danseo.tables.variants import format_traits, label_variants
+from danseo.tasks import TASKS
 from tests.showing import EVIL
+from tests.tables.test_tables import finished, ner
 
-REPLIES = {
-    "asked": 8, "failed": 2, "failed_percent": 25.0, "failed_at_first": 3, "failed_at_first_percent": 37.5,
-    "classes": {"malformed": 2}, "replies_with": {},
-}  # fmt: skip
+EXTRA = {
+    "failed_percent": 25.0,
+    "extra_tables": [
+        {"title": "replies of the model", "columns": ["count", "value"], "rows": [["asked", 8], ["failed", 2]]},
+        {"title": "of another length", "columns": ["count", "value"], "rows": [["asked"]]},
+    ],
+}
 TRIALS = {
     "study": "rates", "metric": "ynat/macro_f1@official-1", "config": "best.toml", "importance": {}, "report": None,
     "best": {"trial": 2, "value": 50.0, "settings": {"train.learning_rate": 0.1}},
@@ -61,7 +65,7 @@ def folder(runs, tmp_path_factory) -> Path:
             (copy / "environment.json").write_text(json.dumps(facts))
             scores = json.loads((copy / "scores.json").read_text())
             scores["scores"]["report"][0]["value"] -= 5 * number + seed
-            (copy / "scores.json").write_text(json.dumps(scores | ({"replies": REPLIES} if cell == "hot" else {})))
+            (copy / "scores.json").write_text(json.dumps(scores | (EXTRA if cell == "hot" else {})))
     (position / "rates.study.json").write_text(json.dumps({"study": "rates", "cells": cells}))
     (position / "rates.sweep.jsonl").write_text('{"run": "a", "state": "done"}\n{"run": "b", "state": "failed"}\n{"ru')
     (position / "search").mkdir()
@@ -77,21 +81,21 @@ def sections(page) -> dict:
     return {section.title: section.blocks for section in page.sections}
 
 
-def test_settings_are_shown_by_what_their_runs_score(folder, sample):
-    collection = collect([folder], str(sample))
+def test_settings_are_ranked_by_the_scores_of_their_runs(folder, sample):
+    collection = collect_runs([folder], str(sample))
     (task,) = collection.tasks()
-    page = task_page(collection, task, compare_task(collection, task, collection.done(task), 50), 2)
+    page = make_task_page(collection, task, compare_task(collection, task, collection.done(task), 50), 2)
     (block,) = sections(page)["What settings do"]
     assert [row[:3] for row in block.table.rows] == [("learning rate", f"0.{k}", 2) for k in (1, 2, 3)]
     means = [row[3] for row in block.table.rows]
     assert means == sorted(means, reverse=True)
     assert means[0] - means[2] == pytest.approx(10)
-    (replies,) = sections(page)["Replies of language models"]
-    assert {row[1:5] for row in replies.table.rows} == {(8, 2, 25.0, 37.5)}
+    (replies,) = sections(page)["Replies of the model"]
+    assert {row[1:] for row in replies.table.rows} == {(8, 2)}
 
 
 def test_studies_searches_and_sweeps_have_a_page(folder, sample):
-    page = next(page for page in other_pages([folder], str(sample)) if page.key == "sweeps")
+    page = next(page for page in make_other_pages([folder], str(sample)) if page.key == "sweeps")
     found = sections(page)
     assert list(found) == ["Study rates", "Search rates", "Runs of sweeps by state", "Sweep rates"]
     figure, table = found["Study rates"]
@@ -99,16 +103,16 @@ def test_studies_searches_and_sweeps_have_a_page(folder, sample):
     assert [row[-1] for row in table.table.rows] == ["2", "2", "2"]
     assert found["Search rates"][0].figure.curves[1].points == [(1.0, 40.0), (2.0, 50.0), (3.0, 50.0)]
     assert found["Runs of sweeps by state"][0].table.rows == [("rates", 1, 1)]
-    assert sweep_states(folder / "absent") == {}
+    assert count_sweep_states(folder / "absent") == {}
 
 
-def test_a_study_without_its_data_says_so(folder, tmp_path):
-    page = other_pages([folder], str(tmp_path))[0]
+def test_a_study_without_its_data_has_a_note(folder, tmp_path):
+    page = make_other_pages([folder], str(tmp_path))[0]
     assert "no effects" in sections(page)["Study rates"][0].text
 
 
 def test_pre_training_and_probes_have_a_page(folder):
-    page = next(page for page in other_pages([folder]) if page.key == "masked")
+    page = next(page for page in make_other_pages([folder]) if page.key == "masked")
     found = sections(page)
     losses, words = found["Training masked"]
     assert {curve.name: curve.points for curve in losses.figure.curves}["held-out loss"] == [(10, 4.5), (20, 3.5)]
@@ -117,60 +121,51 @@ def test_pre_training_and_probes_have_a_page(folder):
         "strict@1": [(10, 10.0), (20, 20.0)],
     }
     assert found["Probes in masked/probed"][0].figure.curves[0].points == [(10, 10.0), (20, 20.0)]
-    assert other_links([folder]) == [("sweeps", "Sweeps"), ("masked", "Masked LMs")]
-    assert other_links([folder / "search"]) == [("sweeps", "Sweeps")]
+    assert list_other_links([folder]) == [("sweeps", "Sweeps"), ("masked", "Masked LMs")]
+    assert list_other_links([folder / "search"]) == [("sweeps", "Sweeps")]
 
 
 def test_the_first_fold_is_named_as_the_others_are(folder, sample):
-    records = collect([folder], str(sample)).records[:3]
-    folds = [replace(record, settings={**record.settings, "folds": 5, "fold": k}) for k, record in enumerate(records)]
+    records = collect_runs([folder], str(sample)).records[:3]
+    folds = [replace(record, settings={**record.settings, "n_folds": 5, "fold": k}) for k, record in enumerate(records)]
     assert all(f"fold={k}" in label for k, label in enumerate(label_variants([*folds, *records], brief=True)[:3]))
 
 
-def test_a_fold_is_no_variant_beside_whole_runs(folder, sample):
-    records = collect([folder], str(sample)).records[:2]
+def test_a_fold_is_no_variant_beside_complete_runs(folder, sample):
+    records = collect_runs([folder], str(sample)).records[:2]
     scored = {"select_score": 99.0}  # on examples of train
-    fold = replace(records[0], settings={**records[0].settings, "folds": 5}, scores={**records[0].scores, **scored})
-    assert best_variant([fold, records[1]]) == [records[1]]
-    assert best_variant([fold]) == [fold]
+    fold = replace(records[0], settings={**records[0].settings, "n_folds": 5}, scores={**records[0].scores, **scored})
+    assert choose_best_variant([fold, records[1]]) == [records[1]]
+    assert choose_best_variant([fold]) == [fold]
 
 
 def test_what_was_never_trained_has_no_rate(folder, sample):
-    record = collect([folder], str(sample)).records[0]
-    asked = replace(record, settings={**record.settings, "kind": "prompt"})
-    assert shown_traits(record, ["train.learning_rate"]) == [0.1]
-    assert shown_traits(asked, ["train.learning_rate", "train.epochs", "limit"])[:2] == [None, None]
-
-
-def test_why_a_run_ended_is_said_once(folder, sample):
-    record = collect([folder], str(sample)).records[0]
-    told = [
-        replace(record, status=s, note=n).standing for s, n in (("pruned", "pruned at step 2"), ("failed", "no room"))
-    ]
-    assert told == ["pruned at step 2", "failed: no room"]
-    assert record.standing == "done"
+    record = collect_runs([folder], str(sample)).records[0]
+    asked = replace(record, settings={**record.settings, "run_type": "prompt"})
+    assert format_traits(record, ["train.learning_rate"]) == [0.1]
+    assert format_traits(asked, ["train.learning_rate", "train.epochs", "max_train_samples"])[:2] == [None, None]
 
 
 def test_nothing_is_below_none_and_meanings_stay_in_the_figure():
-    assert ticks(0.0, 0.0)[0] == 0.0
+    assert choose_ticks(0.0, 0.0)[0] == 0.0
     names = ["a name that is as long as names of models are, or longer"]
     figure = Forest(names, [(1.0, 2.0, 3.0)], "x", references=[("most frequent answer", [1.0]), ("w" * 40, [2.0])])
-    places = [float(x) for x in re.findall(r'<text x="([0-9.]+)" y="16"', draw(figure, "t"))]
-    assert places[-1] + text_width("w" * 40, 11.5) <= 720
+    places = [float(x) for x in re.findall(r'<text x="([0-9.]+)" y="16"', draw_svg(figure, "t"))]
+    assert places[-1] + measure_text("w" * 40, 11.5) <= 720
 
 
 def test_trainings_are_listed_with_their_best(folder):
-    (page,) = (page for page in other_pages([folder]) if page.key == "masked")
+    (page,) = (page for page in make_other_pages([folder]) if page.key == "masked")
     (block,) = sections(page)["Trainings"]
     told = dict(zip(block.table.columns, block.table.rows[0], strict=True))
-    assert (told["training"], told["state"], told["steps"]) == ("masked", "unfinished", 20)
+    assert (told["training"], told["state"], told["steps"]) == ("masked", "incomplete", 20)
     assert (told["least held-out loss"], told["at step"], told["words found there, %"]) == (3.5, 20, 50.0)
 
 
-def test_a_folder_without_runs_is_told_of_all_the_same(folder, tmp_path):
+def test_a_folder_without_runs_has_a_report_of_its_other_files(folder, tmp_path):
     shutil.copytree(folder / "masked", tmp_path / "masked")
     (tmp_path / "masked" / "result.json").write_text('{"steps": 20}')
-    assert other_links([tmp_path]) == [("masked", "Masked LMs")]  # the result of a training is no search
+    assert list_other_links([tmp_path]) == [("masked", "Masked LMs")]  # the result of a training is no search
     told = write_report([tmp_path], tmp_path / "r.html")
     assert told["runs"] == 0
     assert "Overview" not in (tmp_path / "r.html").read_text()
@@ -183,30 +178,30 @@ def test_what_a_search_left_beside_its_trials_is_found_once(folder, tmp_path):
     (tmp_path / "rates.tune.json").write_text(json.dumps(TRIALS))
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "result.json").write_text(json.dumps(TRIALS))
-    (page,) = other_pages([tmp_path])
+    (page,) = make_other_pages([tmp_path])
     assert [section.title for section in page.sections] == ["Search rates"]
-    assert other_links([tmp_path]) == [("sweeps", "Sweeps")]
+    assert list_other_links([tmp_path]) == [("sweeps", "Sweeps")]
 
 
 def test_a_sweep_shows_its_queue_and_whom_a_kill_stopped(folder, sample, tmp_path):
     runs = shutil.copytree(folder, tmp_path / "runs")
     names = sorted(path.name for path in runs.glob("ynat--enc*"))
-    lock = Locks(runs).acquire(names[2])
+    lock = RunLocks(runs).acquire(names[2])
     states = {names[0]: "done", names[1]: "failed", names[2]: "running", "gone": "running", "../x": "running"}
     lines = [{"run": name, "state": "queued"} for name in (*states, "waits")]
     lines += [
         {"run": name, "state": state, "time": 5.0, "error": "why" * (state == "failed")}
         for name, state in states.items()
     ]
-    journal = runs / "rates.sweep.jsonl"
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert sweep_states(journal) == {"done": 1, "failed": 1, "running": 1, "stopped": 2, "queued": 1}
-    assert sweep_states(journal, now=20.0)["running"] == 3  # they may not have got their locks yet
+    log = runs / "rates.sweep.jsonl"
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert count_sweep_states(log) == {"done": 1, "failed": 1, "running": 1, "stopped": 2, "queued": 1}
+    assert count_sweep_states(log, now=20.0)["running"] == 3  # they may not have got their locks yet
     lock.release()
-    assert sweep_states(journal)["stopped"] == 3
-    assert sweep_states(journal, now=20.0)["running"] == 2  # one had its lock, and is gone
-    collection = collect([runs], str(sample))
-    (page,) = (page for page in other_pages([runs], str(sample), collection) if page.key == "sweeps")
+    assert count_sweep_states(log)["stopped"] == 3
+    assert count_sweep_states(log, now=20.0)["running"] == 2  # one had its lock, and is gone
+    collection = collect_runs([runs], str(sample))
+    (page,) = (page for page in make_other_pages([runs], str(sample), collection) if page.key == "sweeps")
     (block,) = sections(page)["Sweep rates"]
     rows = [dict(zip(block.table.columns, row, strict=True)) for row in block.table.rows]
     assert [row["state"] for row in rows[-2:]] == ["done", "failed"]
@@ -215,43 +210,51 @@ def test_a_sweep_shows_its_queue_and_whom_a_kill_stopped(folder, sample, tmp_pat
     assert block.row_links[-2] == {rows[-2]["run"]: collection.keys[str(runs / names[0])]}
 
 
-def test_a_folder_of_runs_alone_has_no_other_pages(runs, sample):
-    assert other_pages([runs], str(sample)) == []
-    assert other_links([runs]) == []
-
-
-def test_scores_on_the_sample_are_not_shown_beside_published_ones(runs, sample):
-    page = overview_page(collect([runs], str(sample)), {})
-    assert "answered the built-in sample, made-up text: these are no scores on KLUE." in page.lead
+def test_scores_on_the_sample_are_not_drawn_beside_published_ones(runs, sample):
+    page = make_overview_page(collect_runs([runs], str(sample)), {})
+    assert "not KLUE scores" in page.lead
     assert [name for name, _ in sections(page)["Best per task"][0].figure.references] == ["most frequent answer"]
 
 
-def test_the_first_page_says_what_is_best_and_what_beats_nothing(runs, sample, monkeypatch):
+def test_the_overview_names_the_best_runs_and_those_below_the_baseline(runs, sample, monkeypatch):
     monkeypatch.setattr("danseo.report.overview.is_of_sample", lambda record: False)
-    page = overview_page(collect([runs], str(sample)), {})
+    page = make_overview_page(collect_runs([runs], str(sample)), {})
     assert f"Best so far: {EVIL} in TC." in page.lead
     assert "majority" not in page.lead
-    assert "nothing is shown to beat the most frequent answer" in page.lead
+    assert "no run is significantly better than the most frequent answer" in page.lead
     figure = sections(page)["Best per task"][0]
     assert [name for name, _ in figure.figure.references] == [
         "most frequent answer",
-        "best published model, on the test set",
+        "best published model, on dev",
     ]
 
 
+def test_a_task_page_has_published_scores_of_the_same_metric_and_apart_from_them_others(runs, sample, monkeypatch):
+    collection, task = collect_runs([runs], str(sample)), TASKS["ynat"]
+    assert "Published scores" not in sections(make_task_page(collection, task, TaskComparison(), 1)), "the sample"
+    monkeypatch.setattr("danseo.report.task_page.is_of_sample", lambda record: False)
+    same, others = sections(make_task_page(collection, task, TaskComparison(), 1))["Published scores"]
+    assert ("KLUE-RoBERTa-base", 86.19) in {row[:2] for row in same.table.rows}
+    assert "no run here answered all" in same.table.note
+    assert others.folded
+    assert "ynat/macro_f1@official-1, test" in {row[0] for row in others.table.rows}
+
+
 def test_numbers_of_the_klue_table_have_their_interval_below(runs, folder, sample):
-    (block,) = sections(overview_page(collect([runs], str(sample)), {}))["The KLUE table"]
-    own = next(row for part in parts_of(block) for row in part.rows if row[0]["text"] == "linear")
+    (block,) = sections(make_overview_page(collect_runs([runs], str(sample)), {}))["The KLUE table"]
+    own = next(row for part in split_table(block, "en") for row in part.rows if row[0]["text"] == "linear")
     below = {cell["below"] for cell in own if cell["below"]}
     assert len(below) == 1
     low, high = map(float, below.pop().split("–"))
     assert low < float(own[2]["text"]) < high
-    (block,) = sections(overview_page(collect([folder], str(sample)), {}))["The KLUE table"]
-    cells = [cell["below"] for part in parts_of(block) for row in part.rows for cell in row if cell["below"]]
+    (block,) = sections(make_overview_page(collect_runs([folder], str(sample)), {}))["The KLUE table"]
+    cells = [cell["below"] for part in split_table(block, "en") for row in part.rows for cell in row if cell["below"]]
     assert cells == ["± 0.7"]
 
 
-def test_references_are_drawn_beside_the_value():
-    drawn = draw(Forest(["a"], [(1, 2, 3)], "x", references=[("floor", [0.5]), ("best", [None])]), "t")
-    assert drawn.count('class="diamond"') == 1  # in the line that says what it means
-    assert drawn.count('class="bar muted"') == 2
+def test_a_fold_is_never_the_best_run_of_a_task(tmp_path):
+    for name, value, settings in (("plain", 80.0, {}), ("fold", 95.0, {"n_folds": 5, "fold": 2})):
+        finished(tmp_path, name, "ner", ner(value, value), model=f"m/{name}", **settings)
+    page = make_overview_page(collect_runs([tmp_path], None), {})
+    assert "plain" in page.lead
+    assert "fold" not in page.lead

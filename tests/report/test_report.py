@@ -1,24 +1,23 @@
 import json
 import re
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from danseo.cli import cli
+from danseo.display.plots.figures import Arcs, Forest
+from danseo.display.plots.svg import choose_ticks, draw_svg
 from danseo.errors import DanseoError
-from danseo.plots.figures import Arcs, Forest
-from danseo.plots.svg import draw, ticks
 from danseo.records import Prediction, QuestionExample, TextExample
-from danseo.report.collect import collect
-from danseo.report.forms import Answered, marked, show
-from danseo.report.html import digest
-from danseo.report.making import write_report
-from danseo.report.pages import all_pages, mistakes_per_run
-from danseo.scoring.calibration import binned
-from danseo.scoring.slices import by_length
+from danseo.report.build import make_pages, write_report
+from danseo.report.collection import collect_runs
+from danseo.report.html import hash_for_policy, make_jinja_environment
+from danseo.scoring.breakdown import by_length
+from danseo.scoring.calibration import bin_confidences
 from danseo.tasks import TASKS
+from danseo.tasktypes.rendering import mark_text
 from tests.showing import LABELS, OWN, RUNS, TEXT
 
 np = pytest.importorskip("numpy")
@@ -43,8 +42,8 @@ def test_the_policy_names_exactly_what_is_inside(report):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', report)[1].replace("&#39;", "'")
     (style,) = re.findall(r"<style>(.*?)</style>", report, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", report, re.DOTALL)
-    assert f"style-src {digest(style)}" in policy
-    assert f"script-src {digest(script)}" in policy
+    assert f"style-src {hash_for_policy(style)}" in policy
+    assert f"script-src {hash_for_policy(script)}" in policy
     assert policy.startswith("default-src 'none'")
 
 
@@ -63,6 +62,13 @@ def test_labels_and_texts_with_html_in_them_are_text(report):
     assert "49" not in re.findall(r"영화 (\S+)", report)
 
 
+def test_only_short_cells_keep_one_line(report):
+    """Where a run was scored and names of tasks may take two lines, so that wide tables fit on a page."""
+    kept = [unescape(text).strip() for text in re.findall(r"<td class=s>([^<]*)", report)]
+    assert kept
+    assert max(map(len, kept)) < 24
+
+
 def test_all_links_lead_to_a_page(report):
     anchors = set(re.findall(r'id="([^"]+)"', report))
     targets = set(re.findall(r'(?:href|value)="#([^"]+)"', report))
@@ -77,7 +83,7 @@ def test_the_same_name_on_two_tasks_leads_to_two_runs(report):
 
 
 def test_every_task_has_examples_in_its_own_form(runs, sample):
-    pages = {page.key: page for page in all_pages(collect([runs], str(sample)), rounds=100)}
+    pages = {page.key: page for page in make_pages(collect_runs([runs], str(sample)), rounds=100)}
     kinds = {}
     for page in pages.values():
         for section in page.sections:
@@ -87,11 +93,11 @@ def test_every_task_has_examples_in_its_own_form(runs, sample):
     assert set(TASKS) <= set(kinds)
     assert kinds["dp"].tree is not None
     assert [line.name for line in kinds["mrc"].lines] == ["passage", "question", "gold", "answer"]
-    assert kinds["wos"].lines[0].kind == "user"
-    assert {piece.mark.split()[0] for piece in kinds["re"].lines[0].pieces if piece.mark} == {"subject", "object"}
+    assert kinds["wos"].lines[0].role == "user"
+    assert {span.mark.split()[0] for span in kinds["re"].lines[0].spans if span.mark} == {"subject", "object"}
 
 
-def test_without_the_data_the_pages_say_so(runs, tmp_path):
+def test_pages_without_data_have_a_note(runs, tmp_path):
     (tmp_path / "empty").mkdir()
     made = write_report([runs], tmp_path / "bare.html", str(tmp_path / "empty"))
     assert made["runs"] == RUNS
@@ -108,11 +114,6 @@ def test_what_is_no_folder_of_runs_or_no_html_is_one_line(tmp_path, runs):
     assert not list(Path(tmp_path).glob("*.html"))
 
 
-def test_many_runs_share_the_room():
-    assert mistakes_per_run(1) == 12
-    assert mistakes_per_run(100) == 4
-
-
 # Parts
 
 
@@ -120,8 +121,8 @@ def test_entities_are_right_wrong_or_missed():
     text, task = "서울 김철수", TASKS["ner"]
     gold = ("B-LC", "I-LC", "O", "B-PS", "I-PS", "I-PS")
     answer = ("B-LC", "I-LC", "O", "B-PS", "I-PS", "O")
-    shown = show(Answered(task, TextExample("g", text, gold), {"a": Prediction("g", answer)}))
-    states = [[(p.text, p.mark, p.state) for p in line.pieces if p.mark] for line in shown.lines]
+    shown = task.type.render(task, TextExample("g", text, gold), {"a": Prediction("g", answer)})
+    states = [[(p.text, p.mark, p.state) for p in line.spans if p.mark] for line in shown.lines]
     assert states == [
         [("서울", "LC", "right"), ("김철수", "PS", "missed")],
         [("서울", "LC", "right"), ("김철", "PS", "wrong")],
@@ -130,20 +131,19 @@ def test_entities_are_right_wrong_or_missed():
 
 def test_a_passage_marks_gold_and_answer():
     example = QuestionExample("g", "가" * 400 + "정답" + "나" * 400 + "오답", "무엇?", ("정답",), (400,))
-    shown = show(Answered(TASKS["mrc"], example, {"a": Prediction("g", "오답")}))
-    passage = shown.lines[0].pieces
+    shown = TASKS["mrc"].type.render(TASKS["mrc"], example, {"a": Prediction("g", "오답")})
+    passage = shown.lines[0].spans
     assert [(p.text, p.mark) for p in passage if p.mark] == [("정답", "gold"), ("오답", "answer")]
-    assert max(len(piece.text) for piece in passage) < 350
+    assert max(len(span.text) for span in passage) < 350
 
 
 def test_marks_that_overlap_keep_all_of_the_text():
-    pieces = marked("abcdef", [(0, 3, "x"), (2, 5, "y")])
-    assert "".join(piece.text for piece in pieces) == "abcdef"
-    assert [(piece.text, piece.mark) for piece in pieces] == [("abc", "x"), ("de", "y"), ("f", "")]
+    spans = mark_text("abcdef", [(0, 3, "x"), (2, 5, "y")])
+    assert [(span.text, span.mark) for span in spans] == [("abc", "x"), ("de", "y"), ("f", "")]
 
 
 def test_calibration_of_answers_that_are_surer_than_right():
-    found = binned("answers", np.array([0.95, 0.95, 0.55, 0.55]), np.array([True, False, True, False]))
+    found = bin_confidences("answers", np.array([0.95, 0.95, 0.55, 0.55]), np.array([True, False, True, False]))
     assert found.error == pytest.approx((2 * 45 + 2 * 5) / 4)
 
 
@@ -156,17 +156,23 @@ def test_lengths_are_quarters_and_equal_ones_stay_together(sample):
 
 
 def test_axes_have_round_numbers_and_figures_escape_names():
-    assert ticks(0, 100) == [0, 20, 40, 60, 80, 100]
-    assert ticks(5.0, 5.0)[0] <= 5 <= ticks(5.0, 5.0)[-1]
-    assert len(set(ticks(10.0, 10.0000001))) > 1
-    assert ticks(1, 2, whole=True) == [1, 2]
-    drawn = draw(Forest(["<b>"], [(1, 2, 3)], "x"), 'say "hi"')
+    assert choose_ticks(0, 100) == [0, 20, 40, 60, 80, 100]
+    assert choose_ticks(5.0, 5.0)[0] <= 5 <= choose_ticks(5.0, 5.0)[-1]
+    assert len(set(choose_ticks(10.0, 10.0000001))) > 1
+    assert choose_ticks(1, 2, whole=True) == [1, 2]
+    drawn = draw_svg(Forest(["<b>"], [(1, 2, 3)], "x"), 'say "hi"')
     assert "<b>" not in drawn
     assert "&lt;b&gt;" in drawn
     assert 'aria-label="say &quot;hi&quot;"' in drawn
 
 
 def test_a_tree_of_odd_answers_is_drawn():
-    drawn = draw(Arcs(("나는", "간다"), ((2, "NP"), (0, "VP")), ((1, "NP"), (1, "VP")), frozenset({0, 1})), "tree")
+    drawn = draw_svg(Arcs(("나는", "간다"), ((2, "NP"), (0, "VP")), ((1, "NP"), (1, "VP")), frozenset({0, 1})), "tree")
     assert "(itself)" in drawn
     assert "(root)" in drawn
+
+
+def test_control_characters_are_written_out():
+    """What a run's files hold is shown in pages, which a browser reads and a person may print in a terminal."""
+    shown = make_jinja_environment("en").from_string("{{ text }}").render(text="a\0\x1b[2J<b>\n가")
+    assert shown == "aU+0000U+001B[2J&lt;b&gt;\n가"

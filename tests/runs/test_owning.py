@@ -8,25 +8,25 @@ import pytest
 
 from danseo.errors import DanseoError, WorkFailed
 from danseo.experiment import run_experiment
-from danseo.recipes import configured
-from danseo.runs.locks import owned
+from danseo.models.registry import configure_run
+from danseo.runs.lock import lock_folder
 
 
 @pytest.fixture
-def floor(sample, tmp_path):
-    """Trains a floor."""
+def train_baseline(sample, tmp_path):
+    """Train a baseline."""
     return lambda **options: run_experiment(
-        configured("ynat", "majority", "default", {}), sample, tmp_path / "runs", quiet=True, **options
+        configure_run("ynat", "majority", "default", {}), sample, tmp_path / "runs", quiet=True, **options
     )
 
 
-def test_a_run_that_another_has_is_left_alone(floor):
-    run = floor()
+def test_a_run_that_another_has_is_left_alone(train_baseline):
+    run = train_baseline()
     scores = (run.path / "scores.json").read_bytes()
-    with owned(run.path), pytest.raises(WorkFailed, match="another process"):
-        floor(force=True, wait=False)
+    with lock_folder(run.path), pytest.raises(WorkFailed, match="another process"):
+        train_baseline(force=True, wait=False)
     assert (run.path / "scores.json").read_bytes() == scores
-    assert floor(force=True, wait=False).is_finished
+    assert train_baseline(force=True, wait=False).is_finished
 
 
 def test_two_commands_at_once_end_alike(sample, tmp_path):
@@ -38,26 +38,26 @@ def test_two_commands_at_once_end_alike(sample, tmp_path):
     assert len(list((tmp_path / "runs").glob("ynat--*"))) == 1
 
 
-def test_the_next_command_sweeps_out_what_a_kill_left(floor):
-    run = floor()
+def test_the_next_command_sweeps_out_what_a_kill_left(train_baseline):
+    run = train_baseline()
     (run.path / "checkpoint").mkdir()
     (run.path / "best.safetensors").touch()
     (run.path / ".scores.json.77.part").touch()
     before = (run.path / "scores.json").stat().st_mtime_ns
-    assert floor().path == run.path
-    assert not run.leftovers()
+    assert train_baseline().path == run.path
+    assert not run.find_partial_files()
     assert (run.path / "scores.json").stat().st_mtime_ns == before, "and does nothing else"
 
 
-def test_force_removes_nothing_before_all_has_proved_good(floor, sample, monkeypatch):
-    run = floor()
+def test_force_removes_nothing_before_all_has_proved_good(train_baseline, sample, monkeypatch):
+    run = train_baseline()
     scores = (run.path / "scores.json").read_bytes()
 
     def refuse(*_):
         raise DanseoError("no such device")
 
-    monkeypatch.setattr("danseo.models.floor.make_floor", refuse)
+    monkeypatch.setattr("danseo.models.baselines.make_baseline", refuse)
     with pytest.raises(DanseoError, match="no such device"):
-        floor(force=True)
+        train_baseline(force=True)
     assert (run.path / "scores.json").read_bytes() == scores
     assert not (run.path / "error.txt").exists()

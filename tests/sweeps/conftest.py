@@ -1,19 +1,21 @@
-"""What the tests of sweeps share: a little data, and workers that only pretend to work."""
+"""Fixtures of the tests of sweeps: a little data, and workers that pretend to train."""
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from danseo.config import RunConfig
-from danseo.runs.locks import Locks
-from danseo.settings.values import with_settings
-from danseo.sweeps.clock import Clock
-from danseo.sweeps.driver import Driver, Journal, Listed
-from danseo.sweeps.local import LocalExecutor
+from danseo.config.base import update_config
+from danseo.config.run import RunConfig
+from danseo.runs.lock import RunLocks
+from danseo.sweeps.driver import Driver, PointList, SweepLog
+from danseo.sweeps.local_executor import LocalExecutor
 from danseo.sweeps.plan import Planner, Point
+from danseo.sweeps.runtime_estimate import RuntimeEstimator
 from danseo.tasks import TASKS
 
 FAKE = '''
@@ -72,31 +74,47 @@ def planner(little: Path, tmp_path: Path) -> Planner:
 
 @pytest.fixture
 def points(planner: Planner) -> Callable[..., list[Point]]:
-    """Points of the majority model; a worker that pretends reads its fate from the seed."""
+    """Points of the majority model; the seed decides how a pretending worker ends."""
 
     def make(*seeds: int, epochs: float = 1) -> list[Point]:
         base = RunConfig(task="ynat", model="majority")
-        return [planner.point(with_settings(base, {"seed": seed, "epochs": epochs})) for seed in seeds]
+        return [planner.point(update_config(base, {"seed": seed, "epochs": epochs})) for seed in seeds]
 
     return make
 
 
 @pytest.fixture
 def driver(planner: Planner, tmp_path: Path) -> Callable[..., Driver]:
-    """A driver of points over workers that pretend."""
+    """A driver of points with pretending workers."""
 
     def make(points: list[Point], slots: int = 2, **options) -> Driver:
         (tmp_path / "fake.py").write_text(FAKE)
         executor = LocalExecutor(["cpu"] * slots, [sys.executable, str(tmp_path / "fake.py")])
-        journal = Journal(planner.runs / "test.sweep.jsonl")
-        clock = Clock([], planner, "cpu")
+        log = SweepLog(planner.runs / "test.sweep.jsonl")
+        clock = RuntimeEstimator([], planner, "cpu")
         options = {"quiet": True, **options}
-        return Driver(Listed(points), executor, Locks(planner.runs), clock, journal, root=planner.root, **options)
+        return Driver(PointList(points), executor, RunLocks(planner.runs), clock, log, root=planner.root, **options)
 
     return make
 
 
-def tries(point: Point) -> int:
-    """How often a pretending worker began."""
+def count_tries(point: Point) -> int:
+    """Return how often a pretending worker started the run."""
     path = point.run.path.parent / f"tries-{point.name}"
     return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 300) -> Any:
+    """Wait until a condition holds, and return its value."""
+    until = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < until, "timeout"
+        time.sleep(0.01)
+    return value

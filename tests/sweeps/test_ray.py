@@ -1,4 +1,4 @@
-"""Sweeps on Ray: a real cluster of two nodes on the loopback of this machine, one of which dies in the middle."""
+"""Sweeps on a Ray cluster of two nodes on the loopback of this machine."""
 
 import os
 import socket
@@ -16,12 +16,16 @@ ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from danseo.errors import DanseoError  # noqa: E402
-from danseo.runs.locks import Locks  # noqa: E402
-from danseo.sweeps.clock import Clock  # noqa: E402
-from danseo.sweeps.driver import Driver, Journal, Listed  # noqa: E402
-from danseo.sweeps.ray_cluster import check_address  # noqa: E402
-from danseo.sweeps.ray_executor import RayExecutor, pack, unpack  # noqa: E402
-from danseo.sweeps.space import Resources  # noqa: E402
+from danseo.runs.lock import RunLocks  # noqa: E402
+from danseo.sweeps.driver import Driver, PointList, SweepLog  # noqa: E402
+from danseo.sweeps.ray_executor import (  # noqa: E402
+    RayExecutor,
+    check_address,
+    pack,
+    unpack,
+)
+from danseo.sweeps.runtime_estimate import RuntimeEstimator  # noqa: E402
+from danseo.sweeps.sweep_file import Resources  # noqa: E402
 
 pytestmark = pytest.mark.lengthy
 
@@ -49,7 +53,7 @@ def pretend_to_work(seconds: float):
 
         import ray
 
-        from danseo.runs.directory import Run
+        from danseo.runs.store import Run
         from danseo.sweeps import worker
 
         def pretend(order, run):
@@ -69,33 +73,33 @@ def pretend_to_work(seconds: float):
     return work
 
 
-def lines(path: Path) -> int:
+def count_lines(path: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def driven(executor: RayExecutor, points, planner, **options) -> Driver:
-    journal, clock = Journal(planner.runs / "ray.sweep.jsonl"), Clock([], planner, "cpu")
+def make_driver(executor: RayExecutor, points, planner, **options) -> Driver:
+    log, clock = SweepLog(planner.runs / "ray.sweep.jsonl"), RuntimeEstimator([], planner, "cpu")
     options = {"quiet": True, **options}
-    return Driver(Listed(points), executor, Locks(planner.runs), clock, journal, root=planner.root, **options)
+    return Driver(PointList(points), executor, RunLocks(planner.runs), clock, log, root=planner.root, **options)
 
 
-def test_real_runs_are_copied_back_where_the_folder_is_not_shared(cluster, points, planner):
+def test_runs_are_copied_back_from_nodes_without_the_folder(cluster, points, planner):
     chosen = points(1, 2)
     executor = RayExecutor(cluster.address, Resources(files="copied"))
     assert executor.capacity() == 2
-    schedule = driven(executor, chosen, planner).run()
-    assert [schedule.entries[point.name].state for point in chosen] == ["done", "done"]
+    queue = make_driver(executor, chosen, planner).run()
+    assert [queue.entries[point.name].state for point in chosen] == ["done", "done"]
     assert all(point.run.is_finished and point.run.predictions_path("dev").is_file() for point in chosen)
     assert not ray.is_initialized()
 
 
-def test_more_than_the_cluster_has_is_refused(cluster):
+def test_too_many_resources_are_refused(cluster):
     with pytest.raises(DanseoError, match="no node of the Ray cluster has 64 CPUs"):
         RayExecutor(cluster.address, Resources(cpus=64))
     assert not ray.is_initialized()
 
 
-def test_a_lost_node_loses_no_run_and_none_is_done_twice(cluster, points, planner):
+def test_a_lost_node_loses_no_run(cluster, points, planner):
     chosen = points(1, 2, 3, 4, 5)
     executor = RayExecutor(cluster.address, Resources(), do_work=pretend_to_work(1.0))
     victim = cluster.add_node(**NODE)  # the third, so that the two others stay for the other tests
@@ -105,42 +109,42 @@ def test_a_lost_node_loses_no_run_and_none_is_done_twice(cluster, points, planne
     def kill_a_node():
         while not any(victim.node_id in path.read_text() for path in planner.runs.glob("tries-*")):
             time.sleep(0.05)
-        started.extend(lines(planner.runs / f"ends-{point.name}") for point in chosen)
+        started.extend(count_lines(planner.runs / f"ends-{point.name}") for point in chosen)
         cluster.remove_node(victim, allow_graceful=False)
 
     killer = threading.Thread(target=kill_a_node)
     killer.start()
-    schedule = driven(executor, chosen, planner).run()
+    queue = make_driver(executor, chosen, planner).run()
     killer.join()
     assert sum(started) < 5, "it died in the middle"
-    assert {entry.state for entry in schedule.entries.values()} == {"done"}
-    assert [lines(planner.runs / f"ends-{point.name}") for point in chosen] == [1] * 5, "each done once"
+    assert {entry.state for entry in queue.entries.values()} == {"done"}
+    assert [count_lines(planner.runs / f"ends-{point.name}") for point in chosen] == [1] * 5, "each done once"
     events = (planner.runs / "ray.sweep.jsonl").read_text()
     assert events.count('"ending": "lost"') == 1, "one run was on the node"
-    assert sum(lines(planner.runs / f"tries-{point.name}") for point in chosen) == 6
+    assert sum(count_lines(planner.runs / f"tries-{point.name}") for point in chosen) == 6
     assert all(point.run.read_json("scores.json")["by"] for point in chosen)
 
 
 @pytest.mark.parametrize("retries", [0, 1])
-def test_a_killed_worker_is_a_failure_and_retries_help(cluster, points, planner, retries):
+def test_a_killed_worker_is_a_failure(cluster, points, planner, retries):
     (point,) = points(9)
     tries = planner.runs / f"tries-{point.name}"
 
     def kill_the_worker():
-        while not lines(tries):
+        while not count_lines(tries):
             time.sleep(0.05)
         os.kill(int(tries.read_text().split()[0]), 9)
 
     killer = threading.Thread(target=kill_the_worker)
     killer.start()
     executor = RayExecutor(cluster.address, Resources(), do_work=pretend_to_work(0.1))
-    schedule = driven(executor, [point], planner, retries=retries).run()
+    queue = make_driver(executor, [point], planner, retries=retries).run()
     killer.join()
-    assert (schedule.entries[point.name].state, lines(tries)) == (("failed", 1), ("done", 2))[retries]
+    assert (queue.entries[point.name].state, count_lines(tries)) == (("failed", 1), ("done", 2))[retries]
     assert (point.run.path / "error.txt").read_text().startswith("the worker died (WorkerCrashedError)")
 
 
-def test_a_run_directory_travels(tmp_path):
+def test_a_run_directory_is_packed_and_unpacked(tmp_path):
     source = tmp_path / "source"
     (source / "predictions").mkdir(parents=True)
     (source / "predictions" / "dev.jsonl").write_text("{}")
@@ -152,7 +156,15 @@ def test_a_run_directory_travels(tmp_path):
     assert found == {"a/predictions/dev.jsonl", "a/scores.json"}
 
 
-def test_an_address_where_nothing_or_something_else_answers():
+def test_ensembles_are_made_of_the_runs_of_a_cluster(cluster, invoke, little, tmp_path):
+    grid = 'model = ["majority", "linear"]\nseed = [1, 2]\n[ensemble]\n[resources]\nfiles = "copied"\n'
+    (tmp_path / "grid.toml").write_text(f'task = "ynat"\n[grid]\n{grid}')
+    options = ("--executor", "ray", "--ray-address", cluster.address, "--json")
+    result = invoke("sweep", "grid.toml", "--data", little, *options)
+    assert (result.code, len(result.json["ensembles"])) == (0, 2)
+
+
+def test_an_address_without_ray_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -164,8 +176,8 @@ def test_an_address_where_nothing_or_something_else_answers():
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(DanseoError, match="something answers there, but it is no Ray cluster"):
+        with pytest.raises(DanseoError, match="no Ray cluster"):
             check_address(f"127.0.0.1:{port}")
         thread.join()
-    with pytest.raises(DanseoError, match="nothing answers there"):
+    with pytest.raises(DanseoError, match="no server answers"):
         check_address(f"127.0.0.1:{port}")

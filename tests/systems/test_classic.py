@@ -13,11 +13,11 @@ pytest.importorskip("gliner2")
 
 from danseo.errors import DanseoError, WorkFailed
 from danseo.experiment import run_experiment
-from danseo.models.families import load_model
+from danseo.models.entity_spans import EntitySpan
 from danseo.models.gliner import classic as classic_module
-from danseo.models.gliner.classic import PYTHON, merged, names_words
-from danseo.models.scratch import Size, make_encoder
-from danseo.models.spans import Span
+from danseo.models.gliner.classic import PYTHON, labels_single_words, merge_neighbors
+from danseo.models.new_encoder import EncoderSize, make_encoder
+from danseo.models.registry import load_model
 from danseo.records import TextExample
 from tests.tiny import quick_config
 
@@ -66,7 +66,7 @@ def classic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_classic_checkpoint_answers_from_its_own_process(sample: Path, tmp_path: Path, classic: Path):
-    config = quick_config("ner", f"gliner:{classic}", limit=20)
+    config = quick_config("ner", f"gliner:{classic}", max_train_samples=20)
     run = run_experiment(config, sample, tmp_path / "runs", quiet=True)
     assert run.read_json("environment.json")["gliner"] == "0.2.29"
     model = load_model(run)
@@ -77,7 +77,7 @@ def test_a_classic_checkpoint_answers_from_its_own_process(sample: Path, tmp_pat
 
 
 def test_what_is_missing_is_one_line(sample: Path, tmp_path: Path, classic: Path, monkeypatch: pytest.MonkeyPatch):
-    config = quick_config("ner", f"gliner:{classic}", limit=20)
+    config = quick_config("ner", f"gliner:{classic}", max_train_samples=20)
     monkeypatch.setenv(PYTHON, "/nowhere/python")
     with pytest.raises(DanseoError, match="no such program"):
         run_experiment(config, sample, tmp_path / "runs", quiet=True)
@@ -106,7 +106,7 @@ def test_a_worker_that_answers_something_else_is_one_line(
     script.write_text(TALKS_BADLY.replace("REPLY", repr(reply)), encoding="utf-8")
     monkeypatch.setattr(classic_module, "_WORKER", script)
     monkeypatch.setenv(PYTHON, sys.executable)
-    worker = classic_module.Worker("gliner_multi")
+    worker = classic_module.GlinerProcess("gliner_multi")
     assert worker.version == "0"
     with pytest.raises(WorkFailed, match=message):
         worker.spans(["홍길동"], ["인물"], 0.5)
@@ -114,8 +114,11 @@ def test_a_worker_that_answers_something_else_is_one_line(
 
 def test_weights_that_are_no_safetensors_are_refused(sample: Path, tmp_path: Path, classic: Path):
     (classic / "model.safetensors").rename(classic / "pytorch_model.bin")
-    with pytest.raises(WorkFailed, match="has no safetensors weights"):
-        run_experiment(quick_config("ner", f"gliner:{classic}", limit=20), sample, tmp_path / "runs", quiet=True)
+    with pytest.raises(DanseoError, match="has no safetensors weights") as refused:
+        run_experiment(
+            quick_config("ner", f"gliner:{classic}", max_train_samples=20), sample, tmp_path / "runs", quiet=True
+        )
+    assert refused.value.exit_code == 2
 
 
 MAKE = """
@@ -131,11 +134,13 @@ for mode in ("markerV0", "token_level"):
 @pytest.mark.skipif(not os.environ.get(PYTHON), reason=f"${PYTHON} names no Python with gliner; make test-classic does")
 def test_the_real_package_finds_spans_of_characters(sample: Path, tmp_path: Path):
     """Random weights find anything, but always characters: no space at an end, none of a syllable's parts alone."""
-    encoder = make_encoder(tmp_path / "encoder", ["김서연은 부산에 산다."] * 9, "deberta-v2", Size(1, 16, 2, 60, 128))
+    encoder = make_encoder(
+        tmp_path / "encoder", ["김서연은 부산에 산다."] * 9, "deberta-v2", EncoderSize(1, 16, 2, 60, 128)
+    )
     subprocess.run([os.environ[PYTHON], "-c", MAKE, str(encoder), str(tmp_path)], check=True)
     texts = ["김서연은 부산에 산다.", "가 😀 나", unicodedata.normalize("NFD", "한빛 전자"), "", " "]
     for mode in ("markerV0", "token_level"):
-        found = classic_module.Worker(str(tmp_path / mode)).spans(texts, ["인물", "장소"], 0.0)
+        found = classic_module.GlinerProcess(str(tmp_path / mode)).spans(texts, ["인물", "장소"], 0.0)
         assert all(found[:3])
         assert found[3:] == [[], []]
         for text, spans in zip(texts, found, strict=True):
@@ -144,14 +149,16 @@ def test_the_real_package_finds_spans_of_characters(sample: Path, tmp_path: Path
                 assert not "\u1160" <= (text[end:] or " ")[0] <= "\u11ff"  # a vowel or an ending of the last syllable
                 assert word in ("인물", "장소")
                 assert 0 <= score <= 1
-        run = run_experiment(quick_config("ner", f"gliner:{tmp_path / mode}", limit=20), sample, tmp_path / "runs")
+        run = run_experiment(
+            quick_config("ner", f"gliner:{tmp_path / mode}", max_train_samples=20), sample, tmp_path / "runs"
+        )
         assert load_model(run).predict([TextExample("a", "김씨", ())])
 
 
 def test_neighbours_of_one_type_are_merged_for_nuner_zero():
     text = "홍 길동 서울"
-    spans = [Span(0, 1, "PS", 0.9), Span(2, 4, "PS", 0.7), Span(5, 7, "LC", 0.8)]
-    assert merged(spans, text) == [Span(0, 4, "PS", 0.7), Span(5, 7, "LC", 0.8)]
-    assert names_words("numind/NuNER_Zero")
-    assert not names_words("numind/NuNER_Zero-span")
-    assert not names_words("urchade/gliner_multi")
+    spans = [EntitySpan(0, 1, "PS", 0.9), EntitySpan(2, 4, "PS", 0.7), EntitySpan(5, 7, "LC", 0.8)]
+    assert merge_neighbors(spans, text) == [EntitySpan(0, 4, "PS", 0.7), EntitySpan(5, 7, "LC", 0.8)]
+    assert labels_single_words("numind/NuNER_Zero")
+    assert not labels_single_words("numind/NuNER_Zero-span")
+    assert not labels_single_words("urchade/gliner_multi")

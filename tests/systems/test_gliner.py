@@ -10,18 +10,23 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("gliner2")
 
+from danseo.data.prediction_file import read_predictions  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
-from danseo.models.families import load_model  # noqa: E402
-from danseo.models.gliner.model import Gliner  # noqa: E402
-from danseo.models.gliner.network import Splitter  # noqa: E402
-from danseo.models.gliner.thresholds import passing, tuned  # noqa: E402
-from danseo.models.spans import Span, apart, label_words  # noqa: E402
-from danseo.predictions.file import read_predictions  # noqa: E402
+from danseo.models.entity_spans import EntitySpan  # noqa: E402
+from danseo.models.gliner.model import (  # noqa: E402
+    Gliner2Model,
+    filter_spans,
+    tune_thresholds,
+)
+from danseo.models.gliner.network import CharacterSplitter  # noqa: E402
+from danseo.models.registry import load_model  # noqa: E402
 from danseo.records import TextExample  # noqa: E402
-from danseo.runs.directory import read_tensors  # noqa: E402
+from danseo.runs.index import read_record  # noqa: E402
+from danseo.runs.store import read_tensors  # noqa: E402
+from danseo.tables.systems import make_systems_tables  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
-from danseo.training.workers import Workers  # noqa: E402
+from danseo.training.distributed import Workers  # noqa: E402
 from tests.systems.tiny import tiny_gliner  # noqa: E402
 from tests.tiny import quick_config, read_split  # noqa: E402
 
@@ -35,7 +40,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory, sample: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, sample: Path, checkpoint: Path):
-    config = quick_config("ner", f"gliner:{checkpoint}", limit=48, epochs=1, evaluations=1, max_length=64)
+    config = quick_config(
+        "ner", f"gliner:{checkpoint}", max_train_samples=48, epochs=1, evals_per_epoch=1, max_length=64
+    )
     return run_experiment(config, sample, tmp_path_factory.mktemp("runs"), quiet=True)
 
 
@@ -52,7 +59,7 @@ def test_a_run_is_whole_and_its_model_answers_the_same(trained, sample: Path):
 
 def test_it_learns_what_it_is_shown(sample: Path, checkpoint: Path, tmp_path: Path):
     config = quick_config("ner", f"gliner:{checkpoint}", learning_rate=1e-3)
-    model = Gliner(config, NER, Workers("cpu"))
+    model = Gliner2Model(config, NER, Workers("cpu"))
     text = "홍길동은 서울에 산다"
     (record,) = model.features(0, TextExample("a", text, ("B-PS", "I-PS", "I-PS", *"OO", "B-LC", "I-LC", *"OOOO")))
     optimizer = torch.optim.AdamW(model.network.parameters(), lr=3e-3)
@@ -71,20 +78,20 @@ def test_it_learns_what_it_is_shown(sample: Path, checkpoint: Path, tmp_path: Pa
     ["홍길동은 서울에 산다", "😀홍길동🇰🇷은 서울", normalize("NFD", "홍길동은 서울에"), " 홍 \t서울", ""],
 )
 def test_offsets_are_those_of_the_text(checkpoint: Path, text: str):
-    words = list(Splitter()(text))
+    words = list(CharacterSplitter()(text))
     assert all(normalize("NFC", text[start:end]).lower() == word for word, start, end in words)
     assert normalize("NFC", "".join(word for word, _, _ in words)) == normalize("NFC", "".join(text.split()))
-    model = Gliner(quick_config("ner", f"gliner:{checkpoint}"), NER, Workers("cpu"))
+    model = Gliner2Model(quick_config("ner", f"gliner:{checkpoint}"), NER, Workers("cpu"))
     model.thresholds = dict.fromkeys(model.thresholds, 0.0)
     borders = {0, len(text), *(position for _, start, end in words for position in (start, end))}
-    (spans,) = model._found([TextExample("a", text, ())])
+    (spans,) = model._find_spans([TextExample("a", text, ())])
     assert all(span.start in borders and span.end in borders for span in spans)
     (answer,) = model.predict([TextExample("a", text, ())])
     assert len(answer.answer) == len(text)
 
 
 def test_long_texts_are_read_in_windows_that_meet(checkpoint: Path):
-    model = Gliner(quick_config("ner", f"gliner:{checkpoint}", max_length=64), NER, Workers("cpu"))
+    model = Gliner2Model(quick_config("ner", f"gliner:{checkpoint}", max_length=64), NER, Workers("cpu"))
     assert model._windows(" ") == []
     for length in (63, 64, 65, 97, 300):
         windows = model._windows("가" * length)
@@ -97,32 +104,29 @@ def test_long_texts_are_read_in_windows_that_meet(checkpoint: Path):
 
 
 def test_zero_shot_changes_no_weight(sample: Path, checkpoint: Path, tmp_path: Path):
-    config = quick_config("ner", f"gliner:{checkpoint}", zero_shot=True, limit=20, label_words="PS=사람")
+    config = quick_config(
+        "ner", f"gliner:{checkpoint}", zero_shot=True, max_train_samples=20, **{"gliner.label_names": "PS=사람"}
+    )
     run = run_experiment(config, sample, tmp_path, quiet=True)
     assert "best_step" not in run.read_json("scores.json")
+    (row,) = make_systems_tables([read_record(run)], str(sample))[0].rows
+    assert "gliner" in row  # and not fine-tuned gliner
     before, after = (read_tensors(folder / "model.safetensors") for folder in (checkpoint, run.path / "model"))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_thresholds_are_tuned_by_type():
-    gold = [[Span(0, 1, "PS")], [Span(2, 3, "LC")]]
-    found = [[Span(0, 1, "PS", 0.3), Span(1, 2, "LC", 0.6)], [Span(2, 3, "LC", 0.8), Span(0, 1, "PS", 0.1)]]
-    thresholds = tuned(found, gold, ["PS", "LC"])
+    gold = [[EntitySpan(0, 1, "PS")], [EntitySpan(2, 3, "LC")]]
+    found = [
+        [EntitySpan(0, 1, "PS", 0.3), EntitySpan(1, 2, "LC", 0.6)],
+        [EntitySpan(2, 3, "LC", 0.8), EntitySpan(0, 1, "PS", 0.1)],
+    ]
+    thresholds = tune_thresholds(found, gold, ["PS", "LC"])
     assert 0.1 < thresholds["PS"] <= 0.3
     assert 0.6 < thresholds["LC"] <= 0.8
-    assert [span.type for span in passing(found[0], thresholds)] == ["PS"]
-    assert passing([Span(0, 1, "PS", thresholds["PS"])], thresholds)[0].score == pytest.approx(0.5)
-
-
-def test_of_overlapping_spans_the_surer_stays():
-    spans = [Span(0, 3, "PS", 0.6), Span(2, 5, "LC", 0.9), Span(5, 7, "DT", 0.5)]
-    assert apart(spans, "가나다라마바 ") == [Span(2, 5, "LC", 0.9), Span(5, 6, "DT", 0.5)]
-
-
-def test_words_of_types():
-    assert label_words("PS=사람+이름", NER, {"LC": "장소"})["PS"] == ("사람", "이름")
-    assert label_words("", NER, {"LC": "장소"})["LC"] == ("장소",)
+    assert [span.type for span in filter_spans(found[0], thresholds)] == ["PS"]
+    assert filter_spans([EntitySpan(0, 1, "PS", thresholds["PS"])], thresholds)[0].score == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

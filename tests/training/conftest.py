@@ -21,7 +21,7 @@ def prepared(sample: Path, bert: Path) -> Callable:
     """An encoder that has encoded some examples of a task, and the engine it computes with."""
     from danseo.models.encoder.model import Encoder
     from danseo.tasks import TASKS
-    from danseo.training.workers import Workers
+    from danseo.training.distributed import Workers
 
     def make(task: str, examples: int = 24, **settings):
         config = quick_config(task, bert, **settings)

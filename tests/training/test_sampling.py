@@ -1,18 +1,18 @@
-"""Batches drawn by weight: how often each example comes, and that it changes what is learned."""
+"""Batches sample_weighted by weight: how often each example comes, and that it changes what is learned."""
 
 import random
 from collections import Counter
 
 import pytest
 
-from danseo.training.batching import drawn, epoch_batches
+from danseo.training.batching import make_epoch_batches, sample_weighted
 
 
 def test_examples_come_as_often_as_they_weigh():
     weights = [1.0] * 90 + [4.0] * 9 + [0.0]
     counts: Counter[int] = Counter()
     for epoch in range(200):
-        batches = epoch_batches([5] * 100, 8, 1, epoch, weights)
+        batches = make_epoch_batches(100, 8, 1, epoch, weights)
         seen = Counter(index for batch in batches for index in batch)
         assert seen.total() == 100
         assert max(seen.values()) <= 4
@@ -23,7 +23,7 @@ def test_examples_come_as_often_as_they_weigh():
 
 
 def test_even_weights_leave_nobody_out():
-    assert sorted(drawn(range(50), [2.0] * 50, random.Random(1))) == list(range(50))
-    plain = epoch_batches([3, 1, 2] * 20, 4, 1, 0)
-    assert epoch_batches([3, 1, 2] * 20, 4, 1, 0, None) == plain
-    assert epoch_batches([3, 1, 2] * 20, 4, 1, 0, [1.0] * 60) == epoch_batches([3, 1, 2] * 20, 4, 1, 0, [1.0] * 60)
+    assert sorted(sample_weighted(range(50), [2.0] * 50, random.Random(1))) == list(range(50))
+    plain = make_epoch_batches(60, 4, 1, 0)
+    assert make_epoch_batches(60, 4, 1, 0, None) == plain
+    assert make_epoch_batches(60, 4, 1, 0, [1.0] * 60) == make_epoch_batches(60, 4, 1, 0, [1.0] * 60)

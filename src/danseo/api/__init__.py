@@ -1,1 +1,1 @@
-"""danseo from Python: the functions that `import danseo` gives, and what they return."""
+"""The Python interface: the functions of `import danseo`, their results, and the listings of commands."""

@@ -1,21 +1,28 @@
-"""The functions that `import danseo` gives."""
+"""The functions of `import danseo`."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from danseo.api.results import Comparison, OpenRun, RunList, Scores
+from danseo.api.results import OpenRun, RunList, Scores, SystemComparison
 from danseo.data.find import data_root, read_gold
 from danseo.data.find import load as load_split
+from danseo.data.prediction_file import match_predictions, read_predictions
 from danseo.errors import DanseoError
-from danseo.predictions.file import given_predictions, read_predictions
+from danseo.language import _
 from danseo.records import Prediction
-from danseo.runs.directory import Run
 from danseo.runs.index import find_runs
-from danseo.scoring.tables import compare_answers, left_out, score_answers, skipped_metrics, system_names
+from danseo.runs.store import Run
+from danseo.scoring.tables import (
+    compare_answers,
+    find_skipped_metrics,
+    find_uncompared_metrics,
+    name_systems,
+    score_answers,
+)
 from danseo.tasks import get_task
-from danseo.tasks.task import Task
+from danseo.tasktypes.base import Task
 
 PathOrText = str | PathLike[str]
 Gold = PathOrText | Sequence[Any]
@@ -25,8 +32,8 @@ Predictions = PathOrText | Sequence[Any]
 
 
 def load(task: str, split: str = "dev", *, data: PathOrText | None = None) -> list[Any]:
-    """The examples of a task: data is a folder, or the word sample; by default $DANSEO_DATA or the cache."""
-    return load_split(get_task(task), split, _root(data))
+    """Return the examples of a task; data is a folder or "sample", by default $DANSEO_DATA or the cache."""
+    return load_split(get_task(task), split, _find_root(data))
 
 
 def score(
@@ -41,13 +48,13 @@ def score(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Scores:
-    """Score anybody's predictions with every metric of the task, with intervals and floors beside them."""
+    """Score predictions with every metric of the task, with intervals and baselines."""
     found = get_task(task)
-    path, examples = _gold(found, gold, data)
-    answers = _predictions(predictions, found, examples, partial, skipped_metrics(found, skip))
-    named = Path(predictions) if isinstance(predictions, str | PathLike) else Path("predictions")
+    path, examples = _read_gold(found, gold, data)
+    answers = _read_predictions(predictions, found, examples, partial, find_skipped_metrics(found, skip))
+    source = Path(predictions) if isinstance(predictions, str | PathLike) else Path("predictions")
     result = score_answers(
-        found, examples, answers, path, named, details=details, skip=skip, rounds=resamples, seed=seed
+        found, examples, answers, path, source, details=details, skip=skip, rounds=resamples, seed=seed
     )
     return Scores(found.name, found.headline, result.n, {s.id: s for s in result.scores}, result.baselines, result)
 
@@ -64,23 +71,23 @@ def compare(
     skip: Sequence[str] = (),
     resamples: int = 2000,
     seed: int = 0,
-) -> Comparison:
-    """Is B better than A, by how much, how sure: of runs, or with a task of predictions (files or lists)."""
+) -> SystemComparison:
+    """Compare runs, or with a task predictions (files or lists), with paired tests."""
     if task is None:
-        from danseo.runs.compare import compare_runs
+        from danseo.tables.comparison import compare_runs
 
         paths = [run.path if isinstance(run, OpenRun) else Path(run) for run in systems]
         folder = None if data is None else str(data)
         runs_result = compare_runs(paths, folder, on=on, over=over, skip=skip, rounds=resamples, seed=seed)
-        return Comparison(runs_result.task.name, runs_result.task.headline, runs_result.differences, runs_result)
+        return SystemComparison(runs_result.task.name, runs_result.task.headline, runs_result.differences, runs_result)
     found = get_task(task)
-    path, examples = _gold(found, gold, data)
-    skipped = left_out(found, skip, headline_only=False)
-    answered = [_predictions(system, found, examples, partial, skipped) for system in systems]
-    files = _named(systems, names)
+    path, examples = _read_gold(found, gold, data)
+    skipped = find_uncompared_metrics(found, skip, headline_only=False)
+    answered = [_read_predictions(system, found, examples, partial, skipped) for system in systems]
+    files = _name_systems(systems, names)
     by_name = dict(zip(files, answered, strict=True))
     result = compare_answers(found, examples, by_name, path, files, skip=skipped, rounds=resamples, seed=seed)
-    return Comparison(found.name, found.headline, result.differences, result)
+    return SystemComparison(found.name, found.headline, result.differences, result)
 
 
 def train(
@@ -102,20 +109,14 @@ def train(
 
     Settings are named as on the command line: epochs=1, seed=7, or settings={"train.learning_rate": 3e-5}.
     """
-    from danseo.config import RunConfig
+    from danseo.api.training import configure_training
     from danseo.experiment import run_experiment
-    from danseo.models.families import family_of
-    from danseo.recipes import configured, encoder_facts
-    from danseo.settings.precedence import said
 
-    found = get_task(task)
-    options = {**(settings or {}), **named, "recipe": recipe, "trust_remote_code": trust_remote_code}
-    chosen = said(RunConfig, options=options, assignments=(), file=Path(config) if config else None)
-    started = chosen.pop("recipe", family_of(model).recipe)
-    facts = encoder_facts(model, started, trust_remote_code)
+    options = {**(settings or {}), **named, "trust_remote_code": trust_remote_code}
+    file = Path(config) if config else None
     run = run_experiment(
-        configured(found.called, model, started, chosen, facts),
-        _root(data),
+        configure_training(get_task(task), model, recipe, file, (), options),
+        _find_root(data),
         Path(runs),
         device=device,
         quiet=quiet,
@@ -131,48 +132,50 @@ def open(
     precision: str | None = None,
     trust_remote_code: bool = False,
 ) -> OpenRun:
-    """A run directory, to look at and to ask: its model is loaded when it is first asked."""
+    """Open a run directory; its model is loaded at the first prediction."""
     path = Path(run)
     if not (path / "config.toml").is_file():
-        raise DanseoError(f"{path} is not a run directory (no config.toml); danseo.runs(folder) lists them")
+        raise DanseoError(
+            _("not a run directory: {path} has no config.toml; danseo.runs(folder) lists the runs").format(path=path)
+        )
     return OpenRun(Run(path).path, device, precision, trust_remote_code)
 
 
 def runs(folder: PathOrText = "runs", *, task: str | None = None) -> RunList:
-    """Every run below a folder, or those of one task."""
+    """Return every run below a folder, or those of one task."""
     records = find_runs(Path(folder))
-    is_known = any(record.task == task for record in records)  # users' own tasks are known by their runs
+    is_known = any(record.task == task for record in records)  # custom tasks are known by their runs
     name = task if is_known or not task else get_task(task).name
     records = [record for record in records if name in (None, record.task)]
     return RunList(tuple(OpenRun(record.run.path) for record in records))
 
 
-def _root(data: PathOrText | None) -> Path:
+def _find_root(data: PathOrText | None) -> Path:
     return data_root(None if data is None else str(data))
 
 
-def _gold(task: Task, gold: Gold, data: PathOrText | None) -> tuple[Path, list[Any]]:
-    """The examples, and what they are called."""
+def _read_gold(task: Task, gold: Gold, data: PathOrText | None) -> tuple[Path, list[Any]]:
+    """Return the path and the examples of the gold data."""
     if not isinstance(gold, str | PathLike):
         return Path("gold"), list(gold)
     return read_gold(task, str(gold), None if data is None else str(data))
 
 
-def _predictions(
+def _read_predictions(
     given: Predictions, task: Task, examples: Sequence[Any], partial: bool, skip: Sequence[str]
 ) -> list[Prediction]:
     if isinstance(given, str | PathLike):
         return read_predictions(Path(given), task, examples, partial=partial, skip=skip)
-    return given_predictions(given, task, examples, partial=partial, skip=skip)
+    return match_predictions(given, task, examples, partial=partial, skip=skip)
 
 
-def _named(systems: Sequence[Any], names: Sequence[str]) -> dict[str, Path]:
-    """What the systems are called: as they are named, by their files, or A, B and so on."""
+def _name_systems(systems: Sequence[Any], names: Sequence[str]) -> dict[str, Path]:
+    """Return the systems' names: the given ones, those of their files, or A, B and so on."""
     if names:
         if len(set(names)) != len(systems):
             raise DanseoError(f"{len(set(names))} names for {len(systems)} systems; name each once")
         return {name: Path(name) for name in names}
     if all(isinstance(system, str | PathLike) for system in systems):
-        return system_names([Path(system) for system in systems])
+        return name_systems([Path(system) for system in systems])
     letters = [chr(ord("A") + position) for position in range(len(systems))]
     return {letter: Path(letter) for letter in letters}

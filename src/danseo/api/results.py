@@ -1,41 +1,91 @@
-"""What the functions return: plain dataclasses, each with to_dict() and a face for people."""
+"""Results of the functions: dataclasses with to_dict(), shown as text, in a terminal and in a notebook."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from danseo.api.shown import Shown
-from danseo.display.table import Table
+from danseo.display.table import Table, print_tables
 from danseo.errors import DanseoError
-from danseo.runs.directory import Run
 from danseo.runs.index import Record, read_record
+from danseo.runs.store import Run
 from danseo.scoring.compare import Difference
 from danseo.scoring.score import Score
 from danseo.tasks import get_task
 
 if TYPE_CHECKING:
-    from danseo.models.protocol import Model
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+_WIDTH = 200
+
+
+class DisplayableResult:
+    """A result that is displayed as tables: as text, with rich, and as HTML in a notebook."""
+
+    def tables(self) -> list[Table]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self._render_text(_WIDTH)
+
+    def _render_text(self, width: int) -> str:
+        from rich.console import Console
+
+        page = StringIO()
+        print_tables(self.tables(), Console(file=page, width=width, highlight=False, no_color=True))
+        return "\n".join(line.rstrip() for line in page.getvalue().splitlines()).strip("\n")
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.text import Text
+
+        yield Text(self._render_text(options.max_width))
+
+    def _repr_html_(self) -> str:
+        return "\n".join(part for table in self.tables() for part in _table_to_html(table))
+
+
+def _table_to_html(table: Table) -> Iterator[str]:
+    """Yield a table as HTML with escaped cells."""
+    sides = ["right" if is_number else "left" for is_number in table.is_numeric()]
+    yield f"<table><caption>{escape(table.title)}</caption>"
+    heads = "".join(
+        f'<th style="text-align:{side}">{escape(name)}</th>' for name, side in zip(table.columns, sides, strict=True)
+    )
+    yield f"<thead><tr>{heads}</tr></thead><tbody>"
+    for row in table.cells():
+        cells = "".join(
+            f'<td style="text-align:{side}">{escape(cell)}</td>' for cell, side in zip(row, sides, strict=True)
+        )
+        yield f"<tr>{cells}</tr>"
+    yield "</tbody></table>"
+    if table.note:
+        yield f"<p><small>{escape(table.note)}</small></p>"
+
+
+if TYPE_CHECKING:
+    from danseo.models.base import Model
     from danseo.records import Prediction
-    from danseo.runs.compare import SeedComparisonResult
-    from danseo.scoring.over_seeds import SeedDifference
+    from danseo.scoring.compare_seeds import SeedDifference
     from danseo.scoring.tables import ComparisonResult, ScoreResult
+    from danseo.tables.comparison import SeedComparisonResult
 
 
 @dataclass(frozen=True)
-class Scores(Shown):
-    """The scores of predictions: every metric of the task with its interval, beside what floors score."""
+class Scores(DisplayableResult):
+    """The scores of predictions in every metric of the task, with intervals and baselines."""
 
     task: str
     headline: str
-    """The id of the metric that counts first."""
+    """The id of the main metric."""
     n: int
-    """Examples that were scored."""
+    """Number of scored examples."""
     scores: dict[str, Score]
-    """By id."""
+    """Scores by metric id."""
     baselines: dict[str, dict[str, float]]
-    """oracle, majority and random: their scores by id."""
+    """Scores of oracle, majority and random by metric id."""
     _result: "ScoreResult" = field(repr=False, compare=False)
 
     @property
@@ -45,20 +95,20 @@ class Scores(Shown):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the headline score; NaN where none was computed."""
+        """The 95 % interval of the headline score; NaN if none was computed."""
         return self.scores[self.headline].low, self.scores[self.headline].high
 
     def tables(self) -> list[Table]:
         return self._result.tables()
 
     def to_dict(self) -> dict[str, Any]:
-        """What `danseo score --json` prints."""
+        """Return the document of `danseo score --json`."""
         return self._result.as_dict()
 
 
 @dataclass(frozen=True)
-class Comparison(Shown):
-    """Systems on the same examples: how they differ, and how sure that is."""
+class SystemComparison(DisplayableResult):
+    """The differences between systems on the same examples, with tests."""
 
     task: str
     headline: str
@@ -70,26 +120,26 @@ class Comparison(Shown):
         return self._result.tables()
 
     def to_dict(self) -> dict[str, Any]:
-        """What `danseo compare --json` prints."""
+        """Return the document of `danseo compare --json`."""
         return self._result.as_dict()
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer, with what it covers: the spans of entities, the heads of words, the confidence."""
+class RunAnswer:
+    """One predicted answer with its facts: entity spans, heads of words, confidence."""
 
     guid: str
     answer: Any
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As a line of `danseo predict`."""
+        """Return the answer as a line of `danseo predict`."""
         return {"guid": self.guid, "answer": self.answer, **self.facts}
 
 
 @dataclass(frozen=True)
-class OpenRun(Shown):
-    """A run directory: what it was, how it stands, its scores, and its model, which is loaded when first asked."""
+class OpenRun(DisplayableResult):
+    """A run directory: settings, status, scores, and its model, loaded at the first prediction."""
 
     path: Path
     device: str | None = None
@@ -98,7 +148,7 @@ class OpenRun(Shown):
 
     @cached_property
     def record(self) -> Record:
-        """All that the directory says."""
+        """The record of the run directory."""
         return read_record(Run(self.path))
 
     @property
@@ -112,7 +162,7 @@ class OpenRun(Shown):
 
     @property
     def status(self) -> str:
-        """done, failed, pruned, unfinished or damaged."""
+        """done, failed, pruned, unfinished or corrupted."""
         return self.record.status
 
     @property
@@ -122,32 +172,33 @@ class OpenRun(Shown):
 
     @property
     def score(self) -> float | None:
-        """The headline score on the examples that the run reports; None where it has none."""
+        """The headline score of the run, or None."""
         found = self.record.score()
         return found["value"] if found else None
 
     @cached_property
     def _model(self) -> "Model":
-        from danseo.models.families import load_model
+        from danseo.models.registry import load_model
 
         return load_model(Run(self.path), self.device, self.precision, trust_remote_code=self.trust_remote_code)
 
-    def predict(self, examples: Sequence[Any]) -> list[Answer]:
-        """Answers to texts, to dicts with the fields of the task (as lines of `danseo predict`), or to examples."""
-        from danseo.data.lines import Line, given_example
-        from danseo.predict.records import answered
+    def predict(self, examples: Any) -> list[RunAnswer]:
+        """Predict texts, dicts with the fields of the task (as lines of `danseo predict`) or examples: many, or one."""
+        from danseo.data.input_reader import InputLine, is_single, make_example
+        from danseo.inference.output import predict_records
 
         task = Run(self.path).task
+        examples = [examples] if is_single(examples) else examples
         given = [
-            Line(number, given_example(example, task, number, with_pos=self._model.reads_pos), {})
+            InputLine(number, make_example(example, task, number, with_pos=self._model.reads_pos), {})
             for number, example in enumerate(examples, 1)
         ]
-        records = answered(self._model, task, given)
-        return [Answer(r.pop("guid"), r.pop("answer"), {k: v for k, v in r.items() if k != "line"}) for r in records]
+        records = predict_records(self._model, task, given)
+        return [RunAnswer(r.pop("guid"), r.pop("answer"), {k: v for k, v in r.items() if k != "line"}) for r in records]
 
     def predictions(self, examples: Sequence[Any], split: str = "dev") -> "list[Prediction]":
-        """The predictions that the run saved, in the order of the examples that they answer."""
-        from danseo.predictions.file import read_predictions
+        """Return the saved predictions of the run, in the order of the examples."""
+        from danseo.data.prediction_file import read_predictions
 
         task = Run(self.path).task
         return read_predictions(
@@ -155,26 +206,26 @@ class OpenRun(Shown):
         )
 
     def log(self) -> list[dict[str, Any]]:
-        """One record per evaluation of the training."""
+        """Return one record per evaluation during the training."""
         return Run(self.path).read_log()
 
     def tables(self) -> list[Table]:
-        from danseo.runs.layouts.listing import run_table
-        from danseo.runs.layouts.single import run_tables
+        from danseo.tables.run_summary import make_run_tables
+        from danseo.tables.runs import make_run_table
 
-        return run_tables(Run(self.path)) if self.status == "done" else [run_table([self.record])]
+        return make_run_tables(Run(self.path)) if self.status == "done" else [make_run_table([self.record])]
 
     def to_dict(self) -> dict[str, Any]:
-        """What `danseo train --json` prints; of a run that is not done, what it is and why."""
-        from danseo.runs.layouts.single import run_document
+        """Return the document of `danseo train --json`, or the status of an unfinished run."""
+        from danseo.tables.run_summary import make_run_document
 
         if self.status == "done":
-            return run_document(Run(self.path))
+            return make_run_document(Run(self.path))
         return {"run": str(self.path), "task": self.task, "status": self.status, "note": self.record.note}
 
 
 @dataclass(frozen=True)
-class RunList(Shown, Sequence[OpenRun]):
+class RunList(DisplayableResult, Sequence[OpenRun]):
     """The runs of a folder, in order of their names."""
 
     listed: tuple[OpenRun, ...]
@@ -189,20 +240,20 @@ class RunList(Shown, Sequence[OpenRun]):
         return iter(self.listed)
 
     def best(self, task: str) -> OpenRun:
-        """The finished run of a task with the highest headline score."""
+        """Return the finished run of a task with the highest headline score."""
         name = task if any(run.task == task for run in self.listed) else get_task(task).name
         done = [run for run in self.listed if run.task == name and run.score is not None]
         if not done:
-            raise DanseoError(f"no finished run of {name} among {len(self)} runs")
+            raise DanseoError(f"no finished run of {name}: {len(self)} runs here; train one with danseo.train")
         return max(done, key=lambda run: run.score or 0.0)
 
     def tables(self) -> list[Table]:
-        from danseo.runs.layouts.listing import run_table
+        from danseo.tables.runs import make_run_table
 
-        return [run_table([run.record for run in self.listed])]
+        return [make_run_table([run.record for run in self.listed])]
 
     def to_dict(self) -> dict[str, Any]:
-        """The runs by the names of their directories."""
+        """Return the runs by the names of their directories."""
         return {
             run.path.name: {"task": run.task, "model": run.model, "status": run.status, "score": run.score}
             for run in self.listed

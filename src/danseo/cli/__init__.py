@@ -1,123 +1,140 @@
 """The command line: one short function per command; the work is done elsewhere."""
 
 import errno
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from danseo import __version__
-from danseo.cli import (
-    data,
-    ensembles,
-    exports,
-    masked,
-    mining,
-    pages,
-    prompting,
-    scoring,
-    serving,
-    settings,
-    sweeps,
-    training,
+from danseo.cli import options
+from danseo.cli.data import data_command
+from danseo.cli.ensemble import ensemble_command, soup_command
+from danseo.cli.export import export_command
+from danseo.cli.info import (
+    completion_command,
+    configs_command,
+    demo_command,
+    docs_command,
+    doctor_command,
+    settings_command,
+    tasks_command,
 )
-from danseo.cli.common import as_json_option, data_option, help_alone, parse_tasks, show
-from danseo.cli.sections import SectionedHelp
-from danseo.display.escaping import say, visible
-from danseo.errors import DanseoError
-from danseo.extras import complaint, missing_in
+from danseo.cli.mine import mine_command
+from danseo.cli.options import TranslatedGroup
+from danseo.cli.output import show_help
+from danseo.cli.pretrain import coref_command, pretrain_command
+from danseo.cli.probe import probe_command
+from danseo.cli.prompt import prompt_command
+from danseo.cli.published import published_command, reproduce_command
+from danseo.cli.report import board_command, leaderboard_command, report_command
+from danseo.cli.score import compare_command, score_command
+from danseo.cli.serve import serve_command
+from danseo.cli.sweep import sweep_command
+from danseo.cli.train import eval_command, predict_command, runs_command, train_command
+from danseo.cli.tune import tune_command
+from danseo.display.escaping import say
+from danseo.errors import DanseoError, WorkFailed, get_message
+from danseo.extras import describe_missing, find_missing_package
+from danseo.files import is_disk_failure, quote
+from danseo.language import _, join, translate, translate_libraries
+from danseo.launcher import SAFE_PATH
 
-if TYPE_CHECKING:
-    from danseo.tasks.task import Task
+SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    _("Score and compare"): (score_command, compare_command, eval_command, published_command),
+    _("Train and predict"): (
+        train_command,
+        prompt_command,
+        predict_command,
+        serve_command,
+        settings_command,
+        configs_command,
+    ),
+    _("Many runs"): (
+        runs_command,
+        sweep_command,
+        reproduce_command,
+        tune_command,
+        mine_command,
+        ensemble_command,
+        soup_command,
+    ),
+    _("Masked language models"): (probe_command, pretrain_command, coref_command),
+    _("Data, tasks and help"): (tasks_command, data_command, docs_command, doctor_command, completion_command),
+    _("Show and share"): (report_command, board_command, leaderboard_command, demo_command, export_command),
+}
+"""All commands, in the order of the help."""
 
 
-@click.group(cls=SectionedHelp, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+class _SectionedGroup(TranslatedGroup):
+    """A group whose help lists the commands by section, each with the first sentence of its docstring."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        for title, commands in SECTIONS.items():
+            with formatter.section(translate(title)):
+                translated = [self.get_command(context, command.name or "") for command in commands]
+                lines = [(f"{each.name:{width}}", each.get_short_help_str(limit=80)) for each in translated if each]
+                formatter.write_dl(lines)
+
+
+@click.group(
+    cls=_SectionedGroup,
+    commands=[command for commands in SECTIONS.values() for command in commands],
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    invoke_without_command=True,
+)
 @click.version_option(__version__, prog_name="danseo")
+@options.lang
 @click.pass_context
 def cli(context: click.Context) -> None:
     """danseo (단서): train, score, compare and understand Korean language models on KLUE and on your own data."""
-    help_alone(context)
+    show_help(context)
 
 
-for room in (scoring, training, prompting, sweeps, mining, ensembles, exports, pages, masked, settings, serving):
-    for command in room.COMMANDS:
-        cli.add_command(command)
-cli.add_command(data.data)
-
-
-@cli.command("tasks")
-@click.argument("task", required=False)
-@data_option
-@as_json_option
-def tasks_command(task: str | None, data_dir: str | None, as_json: bool) -> None:
-    """List the tasks, or show one: names, metrics, labels, and whether its data is there."""
-    from danseo.data.find import data_root
-    from danseo.listing import describe_task, task_document, task_rows
-    from danseo.tasks import TASKS, get_task
-
-    root = data_root(data_dir)
-    if task is None:
-        documents = [task_document(each, root) for each in TASKS.values()]
-        show(task_rows(root), as_json, {"data": str(root), "tasks": documents})
-    else:
-        show(describe_task(get_task(task), root), as_json, task_document(get_task(task), root))
-
-
-@cli.command("doctor")
-@click.argument("tasks", nargs=-1, callback=parse_tasks, metavar="[TASK.toml]…")
-@data_option
-@as_json_option
-def doctor_command(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> None:
-    """Check the installation: versions, devices, data, and whether gold scores 100 and shuffled gold does not."""
-    from danseo.doctor import examine
-
-    examination = examine(data_dir, [task for task in tasks if task.own])
-    show(examination.tables, as_json, examination.as_dict())
-    if examination.failures:
-        raise DanseoError("; ".join(examination.failures))
-
-
-@cli.command("demo")
-@click.argument("tasks", nargs=-1, callback=parse_tasks)
-@click.option("--folder", default="demo", show_default=True, type=click.Path(path_type=Path), help="Where to put it.")
-@as_json_option
-def demo_command(tasks: "list[Task]", folder: Path, as_json: bool) -> None:
-    """Run the main job on the built-in sample, offline: the encoder in the box, fine-tuned on every task."""
-    from danseo.demo import REPORT, run_demo
-
-    tables = run_demo(folder, tasks, on_note=lambda line: None if as_json else say(line), quiet=as_json)
-    show(tables, as_json, tables[0].as_dict())
-    if not as_json:
-        click.echo(visible(f"the table is also in {folder / 'scores.md'}; the report to look at: {folder / REPORT}"))
-
-
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
+"""Variables that keep libraries from printing advice."""
 TELEMETRY = {"HF_HUB_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0", "DO_NOT_TRACK": "1"}
-"""What keeps the libraries from reporting home; whoever wants them to sets these variables."""
+"""Variables that keep libraries from reporting home, unless the user sets them otherwise."""
+_LIBRARIES = ("torch", "transformers", "accelerate", "huggingface_hub", "peft", "optuna", "spacy", "matplotlib")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command; whatever the user can mend comes out as one line on stderr."""
-    for variable, silence in TELEMETRY.items():
-        os.environ.setdefault(variable, silence)
+    """Run a command and exit; an error that the user can correct is one line on stderr."""
+    for variable, value in (TELEMETRY | QUIET | SAFE_PATH).items():
+        os.environ.setdefault(variable, value)
+    _silence_libraries()
     if _is_busy():
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else two trainings on few cores crawl, each spinning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            _let_korean_through(stream)
-    sys.exit(_guarded(lambda: cli.main(arguments, prog_name="danseo", standalone_mode=False)))
+            _allow_korean(stream)
+    translate_libraries()
+    sys.exit(_run_guarded(lambda: cli.main(arguments, prog_name="danseo", standalone_mode=False)))
+
+
+def _silence_libraries() -> None:
+    """Hide warnings of libraries, which the user cannot act on; PYTHONWARNINGS=default shows them."""
+    if sys.warnoptions:
+        return
+    warnings.showwarning = lambda *arguments, **options: None  # some libraries change the filters
+    logging.getLogger().addHandler(logging.NullHandler())
+    for library in _LIBRARIES:
+        logging.getLogger(library).setLevel(logging.ERROR)
 
 
 def _is_busy() -> bool:
-    """Whether others compute here; alone, threads that spin while they wait are up to a third faster."""
+    """Return whether other processes compute here; alone, spinning threads are up to a third faster."""
     return not hasattr(os, "getloadavg") or os.getloadavg()[0] > (os.cpu_count() or 1) - 0.5
 
 
-def _let_korean_through(stream: TextIOWrapper) -> None:
-    """UTF-8 where the locale's encoding has no Korean; what even that cannot hold becomes a question mark."""
+def _allow_korean(stream: TextIOWrapper) -> None:
+    """Use UTF-8 if the locale's encoding has no Korean; unencodable characters become question marks."""
     try:
         "단서 – ─".encode(stream.encoding)
         stream.reconfigure(errors="replace")
@@ -125,32 +142,56 @@ def _let_korean_through(stream: TextIOWrapper) -> None:
         stream.reconfigure(encoding="utf-8", errors="replace")
 
 
-def _guarded(command: Callable[[], Any]) -> int:
+def _run_guarded(command: Callable[[], Any]) -> int:
+    """Run a command and return its exit code; errors of the user, the disk and missing extras are one line."""
     try:
         result = command()
         if sys.stdout:
-            sys.stdout.flush()  # a reader that has left shows here, not in the interpreter's last words
+            sys.stdout.flush()  # a closed pipe shows here, not at the exit of the interpreter
     except DanseoError as error:
-        return _complain(str(error), error.exit_code)
+        return _print_error(get_message(error), WorkFailed.exit_code if is_disk_failure(error) else error.exit_code)
     except ModuleNotFoundError as error:
-        if not (missing := missing_in(error)):
+        if not (missing := find_missing_package(error)):
             raise
-        return _complain(complaint([missing]), DanseoError.exit_code)
+        return _print_error(describe_missing([missing]), DanseoError.exit_code)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "danseo"
-        return _complain(f"{error.format_message()} See `{where} --help`.", 2)
+        return _print_error(join([error.format_message(), _("See `{command} --help`.").format(command=where)]), 2)
     except click.ClickException as error:
-        return _complain(error.format_message(), 2)
+        return _print_error(error.format_message(), 2)
     except (KeyboardInterrupt, click.Abort):
-        return _complain("interrupted", 130)
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would try again
-        return 1 if error.errno == errno.EPIPE else _complain("no space left to write to", 1)
+        return _print_error(_("interrupted"), 130)
+    except BrokenPipeError:
+        _discard_output()
+        return 1
+    except Exception as error:
+        return _report_os_error(error)
     return result if isinstance(result, int) else 0
 
 
-def _complain(message: str, code: int) -> int:
-    say(f"danseo: {' '.join(message.split())}")
+def _report_os_error(error: Exception) -> int:
+    """Print one line for a full disk or a file name that is too long; raise any other error again."""
+    path = error.filename if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return _print_error(
+            _("{path} is too long for a file name; choose a shorter one").format(path=quote(str(path))), 2
+        )
+    if not is_disk_failure(error):
+        raise error
+    _discard_output()
+    where = f" ({path})" if path else ""
+    text = _("no space left to write to, or a broken disk{where}; free some space and try again")
+    return _print_error(text.format(where=where), 1)
+
+
+def _discard_output() -> None:
+    """Discard the rest of standard output, which the interpreter would write again at its exit."""
+    if sys.stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_error(message: str, code: int) -> int:
+    """Print an error on one line of at most 800 characters, and return the exit code."""
+    line = " ".join(translate(message).split())
+    say(f"danseo: {line if len(line) <= 800 else f'{line[:400]} … {line[-400:]}'}")
     return code

@@ -1,4 +1,4 @@
-"""danseo data: fetch, verify, describe and make data."""
+"""danseo data: download, check, describe and build data."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,108 +6,105 @@ from typing import TYPE_CHECKING
 
 import click
 
-from danseo.cli.common import (
-    ManyValues,
-    WholeHelp,
-    as_json_option,
-    data_option,
-    help_alone,
-    parse_tasks,
-    print_json,
-    show,
-    task_argument,
-    timeout_option,
-    trust_option,
-)
-from danseo.display.escaping import say, visible
+from danseo.cli import options
+from danseo.cli.options import NOT_NEGATIVE, PATH, POSITIVE, FullHelpGroup, MultiValueCommand, parse_tasks
+from danseo.cli.output import print_notes_unless, show_help, show_result, show_tables, show_text
+from danseo.display.progress import Waiting
 from danseo.errors import DanseoError
 from danseo.extras import require
+from danseo.language import _
 
 if TYPE_CHECKING:
-    from danseo.tasks.task import Task
+    from danseo.tasktypes.base import Task
 
 
-@click.group(cls=WholeHelp, invoke_without_command=True)
+@click.group("data", cls=FullHelpGroup, invoke_without_command=True)
 @click.pass_context
-def data(context: click.Context) -> None:
-    """Fetch, verify, describe and make data."""
-    help_alone(context)
+def data_command(context: click.Context) -> None:
+    """Download, check, describe and build data."""
+    show_help(context)
 
 
-@data.command("get")
+@data_command.command("get")
 @click.argument("tasks", nargs=-1, callback=parse_tasks)
-@click.option("--from", "source", default="hub", show_default=True, metavar="hub|FOLDER", help="Where to take it from.")
-@click.option("--data", "data_dir", metavar="DIR", help="Where to put it. [default: $DANSEO_DATA, else the cache]")
-@timeout_option
-@as_json_option
+@click.option("--from", "source", default="hub", metavar="hub|FOLDER", help="Source of the data.")
+@click.option("--data", "data_dir", metavar="DIR", help="Target folder. [default: $DANSEO_DATA, else the cache]")
+@options.timeout
+@options.as_json
 def data_get(tasks: "list[Task]", source: str, data_dir: str | None, as_json: bool) -> None:
-    """Fetch KLUE from the Hub or a folder into the cache, with hashes; of a task file what it names on the Hub."""
-    from danseo.data.fetch import get
+    """Download KLUE from the Hub, or copy it from a folder, and check its hashes.
+
+    For a task file: the data set it names.
+    """
+    from danseo.data.download import get_files
     from danseo.data.find import data_root
 
     root = data_root(data_dir)
-    paths = get(tasks, source, root, on_progress=lambda line: None if as_json else say(line))
-    if as_json:
-        print_json({"data": str(root), "files": [str(path) for path in paths]})
-    else:
-        where = "" if all(task.own for task in tasks) else f" in {root}"
-        click.echo(visible(f"{len(paths)} files{where}"))
+    paths = get_files(tasks, source, root, on_progress=print_notes_unless(as_json))
+    where = "" if all(task.custom for task in tasks) else f" in {root}"
+    show_text(f"{len(paths)} files{where}", as_json, {"data": str(root), "files": [str(path) for path in paths]})
 
 
-@data.command("check")
+@data_command.command("check")
 @click.argument("tasks", nargs=-1, callback=parse_tasks)
-@data_option
-@as_json_option
+@options.data
+@options.as_json
 def data_check(tasks: "list[Task]", data_dir: str | None, as_json: bool) -> None:
-    """Verify every file: rows, hash, and a verdict (official, subset, damaged, missing)."""
-    from danseo.data.find import check, data_root
-    from danseo.listing import check_table
+    """Verify every file: rows, hash, and a verdict (official, subset, corrupted, missing)."""
+    from danseo.api.listings import make_check_table
+    from danseo.data.find import check_files, data_root
 
     root = data_root(data_dir)
-    if own := [task for task in tasks if task.own]:
-        from danseo.data.judging import judge
+    if custom := [task for task in tasks if task.custom]:
+        from danseo.data.check import check_custom_task
 
-        tables = [table for task in own for table in judge(task, root)]
-        show(tables, as_json, {"tasks": [task.name for task in own], "tables": [table.as_dict() for table in tables]})
-        return
-    reports = check(root, tasks)
-    show([check_table(reports, root)], as_json, {"data": str(root), "files": [report.as_dict() for report in reports]})
-    if damaged := [report for report in reports if report.verdict == "damaged"]:
-        raise DanseoError(f"{len(damaged)} damaged, the first: {damaged[0].note}")
+        tables = [table for task in custom for table in check_custom_task(task, root)]
+        document = {"tasks": [task.name for task in custom], "tables": [table.as_dict() for table in tables]}
+        return show_tables(tables, as_json, document)
+    with Waiting("reading the data files", quiet=as_json):
+        reports = check_files(root, tasks)
+    document = {"data": str(root), "files": [report.as_dict() for report in reports]}
+    show_tables([make_check_table(reports, root)], as_json, document)
+    if corrupted := [report for report in reports if report.verdict == "corrupted"]:
+        raise DanseoError(_("{n} corrupted files; the first: {note}").format(n=len(corrupted), note=corrupted[0].note))
     if all(report.verdict == "missing" for report in reports):
-        raise DanseoError(f"no data in {root}; fetch it with `danseo data get`, or name a folder with --data")
+        raise DanseoError(
+            _("no data in {root}; fetch it with `danseo data get`, or name a folder with --data").format(root=root)
+        )
 
 
-@data.command("describe")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="TASK.toml", help="The task file to write."
-)
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-@as_json_option
+@data_command.command("describe")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE…")
+@click.option("--out", required=True, type=PATH, metavar="TASK.toml", help="The task file to write.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@options.as_json
 def data_describe(files: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> None:
-    """Look at your own data, train and maybe dev, and write a task file that every command takes as a task."""
-    from danseo.data.guessing import describe_files
+    """Inspect your own data files (train, optionally dev) and write a task file. Every command accepts it as TASK."""
+    from danseo.data.schema_inference import describe_files
     from danseo.files import write_atomically
 
     if out.suffix != ".toml":
-        raise DanseoError(f"--out {out}: a task file ends in .toml")
+        raise DanseoError(_("--out {out}: a task file ends in .toml").format(out=out))
     if out.exists() and not force:
-        raise DanseoError(f"{out} is there already; edit it, or replace it with --force")
+        raise DanseoError(_("{out} already exists; edit it, or replace it with --force").format(out=out))
     text = describe_files(files, out)
     write_atomically(out, text)
-    print_json({"file": str(out), "text": text}) if as_json else click.echo(visible(text, keep="\n"), nl=False)
+    show_text(text.removesuffix("\n"), as_json, {"file": str(out), "text": text}, keep="\n")
 
 
-@data.command("stats")
-@task_argument
-@data_option
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.png", help="Also draw the main tables.")
+@data_command.command("stats")
+@options.task
+@options.data
+@click.option("--plot", type=PATH, metavar="FILE.png", help="Also draw the main tables as a plot.")
 @click.option(
-    "--tokenizer", "tokenizers", multiple=True, metavar="MODEL", help="Also in this model's pieces; may be repeated."
+    "--tokenizer",
+    "tokenizers",
+    multiple=True,
+    metavar="MODEL",
+    help="Also count tokens of this model's tokenizer; may be repeated.",
 )
-@trust_option
-@as_json_option
+@options.trust_remote_code
+@options.as_json
 def data_stats(
     task: "Task",
     data_dir: str | None,
@@ -118,64 +115,84 @@ def data_stats(
 ) -> None:
     """Describe a task's data: labels, lengths, entities, duplicates, overlap, odd characters."""
     from danseo.data.find import data_root, load_splits
-    from danseo.eda import describe, view_of
+    from danseo.data.stats import describe, get_view
 
-    splits = load_splits(task, data_root(data_dir))
-    description = describe(task, splits)
+    with Waiting("describing the data", quiet=as_json):
+        splits = load_splits(task, data_root(data_dir))
+        description = describe(task, splits)
     if tokenizers:
-        from danseo.models.encoder.facts import PACKAGES
+        from danseo.models.encoder.model_info import PACKAGES
 
         require(*PACKAGES)
-        from danseo.models.encoder.tokenized import tokenizer_tables
+        from danseo.models.encoder.tokenizer_report import tokenizer_tables
 
         more = [
             table
             for model in tokenizers
-            for table in tokenizer_tables(task, splits, view_of(task).texts, model, trust_remote_code=trust_remote_code)
+            for table in tokenizer_tables(
+                task, splits, get_view(task).texts, model, trust_remote_code=trust_remote_code
+            )
         ]
         description = replace(description, tables=(*description.tables, *more))
     if plot:
-        from danseo.plots.panels import plot_description
+        from danseo.display.plots.image_files import save_figures
 
-        plot_description(description, plot)
-    show(description.tables, as_json, description.as_dict())
+        labels, *others = description.panels
+        save_figures(plot, others, title=description.title, left=labels)
+    show_tables(description.tables, as_json, description.as_dict())
 
 
-@data.command("sample")
-@click.argument("folder", type=click.Path(path_type=Path))
-@as_json_option
+@data_command.command("sample")
+@click.argument("folder", type=PATH)
+@options.as_json
 def data_sample(folder: Path, as_json: bool) -> None:
-    """Write the built-in sample: a small KLUE in the official formats."""
-    from danseo.sample import write_sample
+    """Write the bundled sample: a small KLUE in the official formats, with prediction files to score and compare."""
+    from danseo.data.sample import write_sample
 
     paths = write_sample(folder)
-    if as_json:
-        print_json({"data": str(folder), "files": [str(path) for path in paths]})
-    else:
-        click.echo(visible(f"{len(paths)} files in {folder}; use them with --data {folder}"))
+    document = {"data": str(folder), "files": [str(path) for path in paths]}
+    text = _("{n} files in {folder}; use them with --data {folder}").format(n=len(paths), folder=folder)
+    show_text(text, as_json, document)
 
 
-@data.command("probes", cls=ManyValues)
+@data_command.command("probes", cls=MultiValueCommand)
 @click.option(
-    "--text", multiple=True, type=click.Path(path_type=Path), metavar="FILES…", help="Text, JSON lines, .gz or folders."
+    "--text",
+    multiple=True,
+    type=PATH,
+    metavar="FILES…",
+    help="Text, JSON lines, .gz or folders; klue:ner,mrc takes the train texts of KLUE tasks.",
 )
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the sets go.")
-@click.option("--limit", type=click.IntRange(min=1), help="Items per split and probe; a hard quota. [default: all]")
-@click.option("--per-text", default=3, show_default=True, type=click.IntRange(min=1), help="Items per passage at most.")
+@options.data
+@click.option("--out", required=True, type=PATH, metavar="DIR", help="Output folder.")
 @click.option(
-    "--passage", default=2000, show_default=True, type=click.IntRange(min=0), help="Characters of a passage; 0: whole."
+    "--limit",
+    type=POSITIVE,
+    help="Number of items per split and probe; stop with an error if there are not enough. [default: all]",
 )
-@click.option("--seed", default=999, show_default=True, type=click.IntRange(min=0), help="Seed of splits and order.")
+@click.option("--per-text", default=3, type=POSITIVE, help="Maximum items per passage.")
+@click.option(
+    "--passage",
+    default=2000,
+    type=NOT_NEGATIVE,
+    help="Characters per passage; 0 keeps documents whole.",
+)
+@click.option("--seed", default=999, type=NOT_NEGATIVE, help="Seed of splits and order.")
 @click.option("--lambada", metavar="FILE|hub", help="Also LAMBADA-style items: JSON lines with text and answer.")
-@click.option("--quota", multiple=True, metavar="SOURCE=N", help="Items per split that one source owes.")
+@click.option("--quota", multiple=True, metavar="SOURCE=N", help="Number of items per split from one source.")
 @click.option(
-    "--against", multiple=True, type=click.Path(path_type=Path), metavar="FILES…", help="Training text to compare with."
+    "--against",
+    multiple=True,
+    type=PATH,
+    metavar="FILES…",
+    help="Training text; items that occur in it are reported.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Of the analyser. [default: all cores]")
-@timeout_option
-@as_json_option
+@click.option("--workers", type=POSITIVE, help="Processes for morphological analysis. [default: all cores]")
+@options.timeout
+@options.as_json
 def data_probes(
     text: tuple[Path, ...],
+    data_dir: str | None,
     out: Path,
     limit: int | None,
     per_text: int,
@@ -187,12 +204,14 @@ def data_probes(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    """Freeze probe sets for masked language models: repeated nouns of plain text, and LAMBADA-style gaps."""
-    from danseo.probing.build import BuildOptions, parse_quotas
-    from danseo.probing.making import make_sets
+    """Build fixed probe sets for masked language models: repeated nouns in plain text, and LAMBADA-style gaps."""
+    from danseo.mlm.probing.build import build_sets
+    from danseo.mlm.probing.repeated_nouns import BuildOptions, parse_quotas
     from danseo.text.morphology import KiwiAnalyser
 
-    options = BuildOptions(per_text=per_text, passage=passage, seed=seed, limit=limit, quotas=parse_quotas(quota))
-    note = (lambda line: None) if as_json else say
-    made = make_sets(text, out, options, KiwiAnalyser(workers), lambada, against, note)
-    show(made.tables(), as_json, made.as_dict())
+    build_options = BuildOptions(per_text=per_text, passage=passage, seed=seed, limit=limit, quotas=parse_quotas(quota))
+    with Waiting("looking for probe items in the text", quiet=as_json):
+        result = build_sets(
+            text, out, build_options, KiwiAnalyser(workers), lambada, against, print_notes_unless(as_json), data_dir
+        )
+    show_result(result, as_json)

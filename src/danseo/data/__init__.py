@@ -1,1 +1,1 @@
-"""Finding, checking and fetching data; its halves; users' own lines."""
+"""Find, check, download, split and describe data; read users' inputs and predictions."""

@@ -1,1 +1,1 @@
-"""What a terminal and a table show: escaping, widths, tables and their formats, progress."""
+"""Tables and their formats, escaping and progress bars."""

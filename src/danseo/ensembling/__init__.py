@@ -1,1 +1,1 @@
-"""Runs made of runs: blends of saved predictions, one file per kind of task, and averages of weights."""
+"""Ensembles and soups: runs that combine the predictions, or average the weights, of other runs."""

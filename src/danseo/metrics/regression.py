@@ -10,13 +10,15 @@ _NOISE = 1e-13  # relative; what rounding leaves of a difference that should be 
 
 
 def pearson(golds: Sequence[float], answers: Sequence[float]) -> Counts:
-    """Pearson's correlation times 100; NaN when one side is constant."""
-    x, y = _standard(golds), _standard(answers)
-    return Counts(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1), _correlation, lowest=-100.0)
+    """Return Pearson's correlation times 100; NaN if one side is constant."""
+    x, y = _standardize(golds), _standardize(answers)
+    table = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
+    undefined = "all answers, or all golds, are the same number"
+    return Counts(table, _correlation, lowest=-100.0, undefined_reason=undefined)
 
 
-def _standard(numbers: Sequence[float]) -> Array:
-    """Centred and scaled, which changes no correlation and keeps the sums well behaved; zeros for a constant."""
+def _standardize(numbers: Sequence[float]) -> Array:
+    """Return centred and scaled numbers, so that sums stay small; zeros for a constant."""
     column = np.asarray(numbers, dtype=float)
     size = np.abs(column).max(initial=0)
     scaled = column / size if size else column
@@ -32,12 +34,12 @@ def _correlation(sums: Array) -> Array:
 
 
 def _variance(n: Array, total: Array, squares: Array) -> Array:
-    """The variance times n squared; NaN where all numbers are the same, whatever rounding leaves of it."""
+    """Return the variance times n squared; NaN where all numbers are the same up to rounding."""
     variance = n * squares - total * total
     return np.where(variance > _NOISE * n * squares, variance, np.nan)
 
 
 def threshold_f1(golds: Sequence[float], answers: Sequence[float], threshold: float = 3.0) -> Counts:
-    """F1 of the numbers at or above the threshold; 0 when neither side has any."""
+    """Return the F1 of the numbers at or above the threshold; 0 if neither side has any."""
     gold, answer = np.asarray(golds) >= threshold, np.asarray(answers) >= threshold
     return Counts(np.stack([gold & answer, answer, gold], axis=1).astype(float), micro_f1_or_zero)

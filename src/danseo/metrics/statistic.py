@@ -1,17 +1,45 @@
-"""A metric as a statistic: what each example contributes, and a formula that turns sums into a score.
+"""Metrics as statistics: a table of counts per example, and a formula that turns column sums into a score.
 
-Kept this way, one matrix product scores a thousand resamples at once, so intervals and tests cost little.
+One matrix product scores a thousand resamples at once, so intervals and tests are cheap.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Formula = Callable[[Array], Array]
+UNDEFINED = "nothing to find and nothing answered"
+"""Why an F1 has no value."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a task."""
+
+    id: str
+    """Task, name and definition, such as ner/entity_f1@official-1; an id never changes its meaning."""
+    description: str
+    average: Literal["", "macro", "subset"] = ""
+    """Labels: whether the score is a mean over labels, or needs exactly the gold labels; else all are pooled."""
+
+    @property
+    def name(self) -> str:
+        """The name without task and definition, such as entity_f1."""
+        return self.id.split("/")[1].split("@")[0]
+
+    @property
+    def is_official(self) -> bool:
+        """Whether KLUE's own code defines it."""
+        return self.id.endswith("@official-1")
+
+
+def index_metrics(*metrics: Metric) -> dict[str, Metric]:
+    """Return metrics by id, in this order; the first one is the headline."""
+    return {metric.id: metric for metric in metrics}
 
 
 class Statistic(Protocol):
@@ -22,20 +50,25 @@ class Statistic(Protocol):
         """The least that the score can be; the most is 100."""
         ...
 
-    def values(self, weights: Array) -> Array:
-        """One score per row of weights; a row has one weight per example."""
+    @property
+    def undefined_reason(self) -> str:
+        """Why the value is NaN, if it is."""
         ...
 
-    def exchanged(self, other: Self, swap: Array) -> tuple[Array, Array]:
-        """Both systems' scores after the answers to the examples marked 1 have changed sides, per row of marks."""
+    def values(self, weights: Array) -> Array:
+        """Return one score per row of weights; a row has one weight per example."""
+        ...
+
+    def swap_answers(self, other: Self, swap: Array) -> tuple[Array, Array]:
+        """Return the scores of both systems with the answers to the examples marked 1 swapped, per row of marks."""
         ...
 
     def support(self, clusters: Array) -> Array:
-        """How many clusters of examples the score rests on; one number per class where classes weigh the same."""
+        """Return the number of clusters of examples that count; one number per class for a mean over classes."""
         ...
 
     def value(self) -> float:
-        """The score of the examples as they are."""
+        """Return the score of the examples as they are."""
         ...
 
 
@@ -46,19 +79,20 @@ class Counts:
     table: Array
     formula: Formula
     lowest: float = field(default=0.0, kw_only=True)
+    undefined_reason: str = field(default=UNDEFINED, kw_only=True)
 
     def values(self, weights: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.formula(weights @ self.table)
 
-    def exchanged(self, other: Self, swap: Array) -> tuple[Array, Array]:
-        mine, theirs = self.tables_beside(other)
+    def swap_answers(self, other: Self, swap: Array) -> tuple[Array, Array]:
+        mine, theirs = self.align_tables(other)
         moved = swap @ (theirs - mine)
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.formula(mine.sum(axis=0) + moved), self.formula(theirs.sum(axis=0) - moved)
 
-    def tables_beside(self, other: Self) -> tuple[Array, Array]:
-        """The tables of two systems, with the same columns."""
+    def align_tables(self, other: Self) -> tuple[Array, Array]:
+        """Return the tables of two systems with the same columns."""
         return self.table, other.table
 
     def support(self, clusters: Array) -> Array:
@@ -71,7 +105,7 @@ class Counts:
             return float(self.formula(self.table.sum(axis=0)))
 
     def is_mean_of_hits(self) -> bool:
-        """Whether the score is a share of right examples, as McNemar's test needs it."""
+        """Return whether the score is a share of right examples, as McNemar's test needs it."""
         if self.formula is not percent:
             return False
         hits, totals = self.table.T
@@ -80,61 +114,61 @@ class Counts:
 
 @dataclass(frozen=True)
 class ClassCounts(Counts):
-    """Counts with hits, answered and gold per class, where each system may have classes of its own."""
+    """Counts with hits, answered and gold per class, where the classes of systems may differ."""
 
     classes: tuple[str, ...]
 
-    def tables_beside(self, other: Self) -> tuple[Array, Array]:
+    def align_tables(self, other: Self) -> tuple[Array, Array]:
         classes = tuple(dict.fromkeys((*self.classes, *other.classes)))
-        return self._table_of(classes), other._table_of(classes)
+        return self._expand(classes), other._expand(classes)
 
-    def _table_of(self, classes: tuple[str, ...]) -> Array:
-        """The table with a place for every class, in this order."""
+    def _expand(self, classes: tuple[str, ...]) -> Array:
+        """Return the table with columns for all these classes."""
         table = np.zeros((len(self.table), len(classes), 3))
         table[:, [classes.index(name) for name in self.classes]] = self.table.reshape(len(self.table), -1, 3)
         return table.reshape(len(table), -1)
 
 
 def percent(sums: Array) -> Array:
-    """100 times the first sum over the second."""
+    """Return 100 times the first sum over the second."""
     return 100 * sums[..., 0] / sums[..., 1]
 
 
 def mean(points: Sequence[float] | Array) -> Counts:
-    """The mean of per-example points from 0 to 1, as a percentage."""
+    """Return the mean of points from 0 to 1, one per example, as a percentage."""
     column = np.asarray(points, dtype=float)
     return Counts(np.stack([column, np.ones_like(column)], axis=1), percent)
 
 
-def share(hits: Sequence[float] | Array, totals: Sequence[float] | Array) -> Counts:
-    """All hits over all units, as a percentage: for examples of different size."""
-    return Counts(np.stack([np.asarray(hits, dtype=float), np.asarray(totals, dtype=float)], axis=1), percent)
+def share(hits: Sequence[float] | Array, totals: Sequence[float] | Array, undefined: str = UNDEFINED) -> Counts:
+    """Return all hits over all units, as a percentage: for examples of different size."""
+    return Counts(np.stack([hits, totals], axis=1).astype(float), percent, undefined_reason=undefined)
 
 
-def per_class(sums: Array) -> Array:
-    """F1 of each class from sums laid out as [hits, answered, gold] per class; NaN where a class is absent."""
+def compute_class_f1(sums: Array) -> Array:
+    """Return the F1 of each class from the sums [hits, answered, gold] per class; NaN for an absent class."""
     hits, answered, gold = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
     f1: Array = 2 * hits / (answered + gold)
     return f1
 
 
 def macro_f1(sums: Array) -> Array:
-    """Mean F1 over the classes that occur in gold or answers; NaN when none does."""
-    f1 = per_class(sums)
+    """Return the mean F1 over the classes that occur in gold or answers; NaN if none does."""
+    f1 = compute_class_f1(sums)
     present = ~np.isnan(f1)
     mean_f1: Array = np.where(present, f1, 0).sum(axis=-1) / present.sum(axis=-1)
     return 100 * mean_f1
 
 
 def macro_f1_absent_is_right(sums: Array) -> Array:
-    """Mean F1 over all classes, an absent one counting as 1 (the official character F1)."""
-    f1 = per_class(sums)
+    """Return the mean F1 over all classes; an absent one counts as 1 (the official character F1)."""
+    f1 = compute_class_f1(sums)
     mean_f1: Array = np.where(np.isnan(f1), 1, f1).mean(axis=-1)
     return 100 * mean_f1
 
 
 def micro_f1(sums: Array) -> Array:
-    """F1 of the pooled classes; NaN when neither side has any."""
+    """Return the F1 of the pooled classes; NaN if neither side has any."""
     pooled: Array = sums.reshape(*sums.shape[:-1], -1, 3).sum(axis=-2)
     hits, answered, gold = np.moveaxis(pooled, -1, 0)
     f1: Array = 100 * 2 * hits / (answered + gold)
@@ -142,19 +176,19 @@ def micro_f1(sums: Array) -> Array:
 
 
 def micro_f1_or_zero(sums: Array) -> Array:
-    """F1 of the pooled classes; 0 when neither side has any."""
+    """Return the F1 of the pooled classes; 0 if neither side has any."""
     return np.nan_to_num(micro_f1(sums), nan=0.0)
 
 
 def class_f1(
     examples: Array, golds: Sequence[str], answers: Sequence[str], n: int, missing: str | None = None
 ) -> ClassCounts:
-    """Mean F1 over the classes that occur; the inputs are parallel, one entry per unit.
+    """Return the mean F1 over the classes that occur; the inputs have one entry per unit, examples its example.
 
     A missing answer belongs to no class: its gold is not found, and nothing is answered wrongly.
     """
-    index: dict[str, int] = {}
-    gold, answer = encode(golds, index), encode(answers, index)
+    index = {name: number for number, name in enumerate(dict.fromkeys((*golds, *answers)))}
+    gold, answer = (np.array([index[name] for name in side], dtype=np.int64) for side in (golds, answers))
     table = class_table(examples, gold, answer, len(index), n)
     if missing is not None and missing in index:
         position = index.pop(missing)
@@ -163,18 +197,15 @@ def class_f1(
 
 
 def class_table(examples: Array, golds: Array, answers: Array, classes: int, n: int) -> Array:
-    """Per example and class: hits, answered, gold; the inputs are parallel, one entry per unit."""
+    """Return hits, answered and gold per example and class; the inputs have one entry per unit."""
     right = golds == answers
     columns = (examples[right], golds[right]), (examples, answers), (examples, golds)
-    return np.stack([counted(rows, names, classes, n) for rows, names in columns], axis=-1).reshape(n, classes * 3)
+    return np.stack([count_classes(rows, names, classes, n) for rows, names in columns], axis=-1).reshape(
+        n, classes * 3
+    )
 
 
-def counted(examples: Array, classes: Array, width: int, n: int, weights: Array | None = None) -> Array:
-    """How many units of each class each example has, as a table; with weights, how much they weigh."""
+def count_classes(examples: Array, classes: Array, width: int, n: int, weights: Array | None = None) -> Array:
+    """Return the number, or the total weight, of units of each class in each example."""
     cells = examples * width + classes
     return np.bincount(cells, weights, minlength=n * width).astype(float).reshape(n, width)
-
-
-def encode(words: Sequence[str], index: dict[str, int]) -> Array:
-    """Words as numbers; words not seen before get the next number."""
-    return np.fromiter((index.setdefault(word, len(index)) for word in words), dtype=np.int64, count=len(words))

@@ -1,12 +1,12 @@
-"""What a page is made of: tables, figures with their numbers behind them, examples, notes."""
+"""The blocks of a page: tables, figures with their numbers, examples and notes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from danseo.display.plots.figures import Figure
 from danseo.display.table import Table
-from danseo.plots.figures import Figure
-from danseo.report.forms import Shown
+from danseo.tasktypes.rendering import RenderedExample
 
 
 @dataclass(frozen=True)
@@ -15,22 +15,22 @@ class TableBlock:
 
     table: Table
     links: dict[str, str] = field(default_factory=dict)
-    """Cell text -> key of the page that it leads to."""
+    """Cell text -> key of the linked page."""
     row_links: Sequence[dict[str, str]] = ()
-    """The same per row, where one text leads to different pages."""
+    """The same per row, if the same text links to different pages."""
     folded: bool = False
     beneath: Sequence[dict[str, str]] = ()
-    """Per row and column a few words below the value, such as its interval."""
+    """Small print below the values, by row and column, such as an interval."""
     kind: str = "table"
 
     def as_dict(self) -> dict[str, Any]:
-        below = {"beneath": list(self.beneath)} if self.beneath else {}
-        return {"kind": self.kind, **self.table.as_dict(), **below}
+        small_print = {"beneath": list(self.beneath)} if self.beneath else {}
+        return {"kind": self.kind, **self.table.as_dict(), **small_print}
 
 
 @dataclass(frozen=True)
 class FigureBlock:
-    """A figure, and its numbers as a table behind it."""
+    """A figure with a table of its numbers."""
 
     title: str
     figure: Figure
@@ -44,11 +44,11 @@ class FigureBlock:
 
 @dataclass(frozen=True)
 class ExamplesBlock:
-    """Examples in the form of their task, to search and to filter."""
+    """Rendered examples to search and to filter."""
 
     title: str
     note: str
-    examples: Sequence[Shown]
+    examples: Sequence[RenderedExample]
     kind: str = "examples"
 
     def as_dict(self) -> dict[str, Any]:
@@ -62,11 +62,11 @@ class ExamplesBlock:
 
 @dataclass(frozen=True)
 class NoteBlock:
-    """A sentence or two."""
+    """A note of one or two sentences."""
 
     text: str
     tone: str = ""
-    """warning, or nothing."""
+    """warning, or empty."""
     kind: str = "note"
 
     def as_dict(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ Block = TableBlock | FigureBlock | ExamplesBlock | NoteBlock
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """Blocks under a heading."""
 
     title: str
@@ -92,15 +92,15 @@ class Page:
     """A page of the report or the board."""
 
     key: str
-    """overview, task/ner, run/NAME: what links lead to."""
+    """The target of links: overview, task/ner, run/NAME."""
     title: str
     lead: str
-    """What one should know in ten seconds."""
-    sections: Sequence[Section]
+    """The summary of the page."""
+    sections: Sequence[PageSection]
 
     @property
     def short(self) -> str:
-        """The title without what stands in brackets, for a row of links."""
+        """The title without the text in brackets, for a row of links."""
         return self.title.split(" (")[0]
 
     def as_dict(self) -> dict[str, Any]:
@@ -112,6 +112,6 @@ class Page:
         }
 
 
-def facts_table(title: str, facts: dict[str, object]) -> TableBlock:
-    """Names and values."""
+def make_facts_table(title: str, facts: dict[str, object]) -> TableBlock:
+    """Return a table of names and values."""
     return TableBlock(Table(title, ("what", "value"), list(facts.items())))

@@ -1,56 +1,73 @@
-"""Pages as HTML: every text from runs and data is escaped, and a policy forbids whatever is not ours."""
+"""Pages as HTML: every text is escaped, and a content security policy forbids foreign scripts and styles."""
 
 import base64
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
 from danseo import __version__
-from danseo.display.table import Best, Second, Strong
-from danseo.plots.svg import draw
+from danseo.display.plots.figures import translate_figure
+from danseo.display.plots.svg import draw_svg
+from danseo.display.table import Best, Second, Strong, translate_cell
+from danseo.language import LANGUAGES, Message, get_language, list_script_words, translate, translate_message
 from danseo.report.blocks import Page, TableBlock
 
 _MARKS: dict[type, str] = {Best: "best", Second: "second", Strong: "strong"}
 _COLOURS = 8  # of entity types
-_SHORT = 36  # letters that are not broken over lines
+_SHORT = 24  # characters that stay on one line
+_CONTROLS = {code: f"U+{code:04X}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
+"""Control characters, which HTML does not allow."""
 
 
-def asset(name: str) -> str:
-    """A file of the templates folder."""
+def read_asset(name: str) -> str:
+    """Return the text of a file in the templates folder."""
     return files("danseo.report").joinpath("templates", name).read_text("utf-8")
 
 
 @cache
-def environment() -> Any:
-    """The templates, with escaping on for all of them."""
-    from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
+def make_jinja_environment(language: str) -> Any:
+    """Return the environment of the templates in a language, which escapes every value."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    class Loader(BaseLoader):
-        def get_source(self, environment: Environment, template: str) -> Any:
-            try:
-                return asset(template), None, lambda: True
-            except FileNotFoundError:
-                raise TemplateNotFound(template) from None
-
-    found = Environment(
-        loader=Loader(), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    t = partial(translate, language=language)
+    jinja: Any = Environment(
+        loader=FunctionLoader(read_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: _finish_text(value, language),
+        extensions=["jinja2.ext.i18n"],
     )
-    found.globals |= {
-        "svg": lambda figure, title: Markup(draw(figure, title)),
-        "parts_of": parts_of,
-        "numbers_of": lambda block: TableBlock(block.table),
-        "colour": colour,
+    jinja.install_gettext_callables(gettext=t, ngettext=lambda one, many, n: t(one if n == 1 else many))
+    scripts = read_asset("page.js") + read_asset("board.js")
+    jinja.globals |= {
+        "svg": lambda figure, title: Markup(draw_svg(translate_figure(figure, language), t(title))),
+        "split_table": lambda block: split_table(block, language),
+        "t": t,
+        "language": language,
+        "languages": LANGUAGES,
+        "words": json.dumps(list_script_words(scripts, language), ensure_ascii=False),
+        "get_numbers": lambda block: TableBlock(block.table),
+        "choose_colour": choose_colour,
         "version": __version__,
     }
-    return found
+    return jinja
+
+
+def _finish_text(value: object, language: str) -> object:
+    """Return a value of a template in the language of the page, without control characters."""
+    value = translate_message(value, language)
+    return value.translate(_CONTROLS) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """The rows below one heading of a table, ready for a template."""
 
     heading: str
@@ -58,68 +75,95 @@ class Part:
     rows: list[list[dict[str, Any]]]
 
 
-def parts_of(block: TableBlock) -> list[Part]:
-    """A table in its parts, each cell with what it shows, sorts by, leads to, and has beneath it."""
-    table, shown = block.table, block.table.cells()
-    at = table.columns.index(table.section) if table.section in table.columns else None
-    kept = [position for position in range(len(table.columns)) if position != at]
+def split_table(block: TableBlock, language: str) -> list[TablePart]:
+    """Return the parts of a table; each cell has a text, a sort key, a link and small print."""
+    table = block.table
+    section = table.columns.index(table.section) if table.section in table.columns else None
+    positions = [position for position in range(len(table.columns)) if position != section]
     numeric, links = table.is_numeric(), block.row_links or [block.links] * len(table.rows)
     parts: dict[str, list[list[dict[str, Any]]]] = {}
-    for number, (texts, row) in enumerate(zip(shown, table.rows, strict=True)):
-        below = block.beneath[number] if number < len(block.beneath) else {}
-        cells = [
-            {
-                "text": texts[k],
-                "sort": f"{value:.6g}" if numeric[k] and _hides(value := row[k], texts[k]) else None,
-                "kind": " ".join(filter(None, (_shape(texts[k], numeric[k]), _MARKS.get(type(row[k]), "")))),
-                "link": links[number].get(texts[k])
-                if table.columns[k] != "model"
-                else None,  # a run may be called as it
-                "below": below.get(table.columns[k], ""),
-            }
-            for k in kept
-        ]
-        parts.setdefault(texts[at] if at is not None else "", []).append(cells)
-    columns = [table.columns[k] for k in kept]
-    return [Part(heading, columns, rows) for heading, rows in parts.items()] or [Part("", columns, [])]
+    for number, (texts, row) in enumerate(zip(table.cells(), table.rows, strict=True)):
+        small_print = block.beneath[number] if number < len(block.beneath) else {}
+        cells = []
+        for k in positions:
+            has_link = table.columns[k] != "model"  # a run may have the name of its model
+            marks = _choose_class(texts[k], numeric[k]), _MARKS.get(type(row[k]), "")
+            cells.append(
+                {
+                    "text": _show_cell(row[k], texts[k], language),
+                    "sort": f"{row[k]:.6g}" if numeric[k] and _is_cut_off(row[k], texts[k]) else None,
+                    "kind": " ".join(filter(None, marks)),
+                    "link": links[number].get(texts[k]) if has_link else None,
+                    "below": small_print.get(table.columns[k], ""),
+                }
+            )
+        heading = _show_cell(row[section], texts[section], language) if section is not None else ""
+        parts.setdefault(str(heading), []).append(cells)
+    columns = [table.columns[k] for k in positions]
+    return [TablePart(heading, columns, rows) for heading, rows in parts.items()] or [TablePart("", columns, [])]
 
 
-def _hides(value: object, text: str) -> bool:
-    """Whether a number cannot be told from its text, as of <0.01; what can be is not written twice."""
+def _show_cell(value: object, text: str, language: str) -> object:
+    """Return the text of a cell; only words of danseo are translated, never data."""
+    return translate_cell(value, language) if isinstance(value, bool | Message) else text
+
+
+def _is_cut_off(value: object, text: str) -> bool:
+    """Return whether the text of a number hides its value, as <0.01 does; only then a sort key is needed."""
     return isinstance(value, float) and text.startswith(("<", ">"))
 
 
-def _shape(text: str, is_number: bool) -> str:
-    """The class of a cell, in one letter: a report has tens of thousands of them."""
+def _choose_class(text: str, is_number: bool) -> str:
+    """Return the CSS class of a cell in one letter: a report has tens of thousands of cells."""
     return "n" if is_number else "s" if len(text) < _SHORT else ""
 
 
-def colour(mark: str) -> str:
-    """A class for the colour of a mark, the same for the same mark everywhere."""
+def choose_colour(mark: str) -> str:
+    """Return the CSS class of a mark's colour, always the same for the same mark."""
     return f"t{sum(mark.encode()) % _COLOURS}"
 
 
-def digest(text: str) -> str:
-    """How a content security policy names an inline script or style."""
+def hash_for_policy(text: str) -> str:
+    """Return the hash of an inline script or style for a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def report_html(pages: Sequence[Page], title: str) -> str:
-    """All pages in one file that asks nobody for anything."""
-    style, script = asset("style.css"), asset("page.js")
+def _make_assets() -> dict[str, str]:
+    """Return style and script of a page that loads nothing, and the policy that allows only these."""
+    style, script = read_asset("style.css"), read_asset("page.js")
     policy = (
-        f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; "
+        f"default-src 'none'; style-src {hash_for_policy(style)}; script-src {hash_for_policy(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
+    return {"style": style, "script": script, "policy": policy}
+
+
+def render_report(pages: Sequence[Page], title: str, language: str | None = None) -> str:
+    """Return all pages as one HTML file that loads nothing else, in the language of the process or another one."""
     anchors = {page.key: page.key.replace("/", "-") for page in pages}
-    template = environment().get_template("report.html")
-    text: str = template.render(
-        pages=pages,
-        title=title,
-        style=style,
-        script=script,
-        policy=policy,
-        href=lambda key: f"#{anchors[key]}",
-        anchors=anchors,
+    template = make_jinja_environment(language or get_language()).get_template("report.html")
+    html: str = template.render(
+        pages=pages, title=title, href=lambda key: f"#{anchors[key]}", anchors=anchors, **_make_assets()
     )
-    return text
+    return html
+
+
+def render_site(pages: Sequence[Page], nav: Sequence[Page]) -> dict[str, str]:
+    """Return file name -> content of a folder of pages in every language; the keys of pages are file names."""
+    assets, files = _make_assets(), {}
+    for language in LANGUAGES:
+        template = make_jinja_environment(language).get_template("leaderboard.html")
+        for page in pages:
+            files[name_site_file(page.key, language)] = template.render(
+                page=page,
+                nav=nav,
+                href=partial(name_site_file, language=language),
+                switch=partial(name_site_file, page.key),
+                **assets,
+            )
+    return files
+
+
+def name_site_file(key: str, language: str) -> str:
+    """Return the file name of a page: index.html in English, index.ko.html in Korean."""
+    return f"{key}.html" if language == "en" else f"{key}.{language}.html"

@@ -1,208 +1,210 @@
-"""The first page: what was run, what is best, on which data, by which version."""
+"""The first page: the best run of each task, the KLUE table, all runs, data and versions."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
-from danseo.display.formats import compact
-from danseo.display.table import Best, Table, shown_interval
-from danseo.plots.figures import Forest
-from danseo.report.blocks import Block, FigureBlock, Page, Section, TableBlock
-from danseo.report.collect import Collection
-from danseo.report.comparing import Compared
-from danseo.report.task_page import floor_of, ranked, title_of, value_of
-from danseo.runs.index import Record, protocol
-from danseo.runs.layouts.klue import COLUMNS, PUBLISHED, klue_spreads, klue_tables, published
-from danseo.runs.origin import is_of_sample
-from danseo.tasks.task import Task
+from danseo.display.plots.figures import Forest
+from danseo.display.table import Best, Table, compact, format_interval
+from danseo.language import Message, _, join, ngettext
+from danseo.report.blocks import Block, FigureBlock, Page, PageSection, TableBlock
+from danseo.report.collection import Collection
+from danseo.report.comparison import TaskComparison
+from danseo.report.task_page import find_best_runs, get_estimate, get_majority_score, make_task_title, rank_runs
+from danseo.runs.index import Record
+from danseo.runs.provenance import describe_split, is_of_sample, list_run_labels
+from danseo.tables.klue import list_klue_spreads, make_klue_tables
+from danseo.tables.published import find_comparable_scores
+from danseo.tables.runs import format_score
+from danseo.tasktypes.base import Task
 
 _TIED = 3  # runs that are named
+_VERSIONS = ("danseo", "commit", "python", "torch", "transformers", "device")
 
 
-def overview_page(collection: Collection, compared: Mapping[str, Compared], *, with_runs: bool = True) -> Page:
-    """The overview of all runs; compared has the paired tests by task."""
+def make_overview_page(
+    collection: Collection, compared: Mapping[str, TaskComparison], *, with_runs: bool = True
+) -> Page:
+    """Return the overview of all runs; `compared` has the paired tests by task."""
     sections = [
-        Section("Best per task", [*_drawn(collection), _best(collection, compared)]),
-        Section("The KLUE table", _klue(collection)),
-        Section("Runs", [_runs(collection, compared)] if with_runs else []),
-        Section("Data and versions", [_data(collection), _versions(collection)]),
+        PageSection("Best per task", [*_draw_leaders(collection), _make_leader_table(collection, compared)]),
+        PageSection("The KLUE table", _make_klue_table(collection)),
+        PageSection("Runs", [_make_run_table(collection, compared)] if with_runs else []),
+        PageSection("Data and versions", [_make_data_table(collection), _make_version_table(collection)]),
     ]
-    return Page("overview", "Overview", _lead(collection, bool(compared)), [each for each in sections if each.blocks])
+    shown = [section for section in sections if section.blocks]
+    return Page("overview", "Overview", _write_lead(collection, bool(compared)), shown)
 
 
-def _lead(collection: Collection, is_compared: bool) -> str:
-    """What a stranger should know: how much was run, what is best where, how to read the numbers."""
+def _write_lead(collection: Collection, is_compared: bool) -> str:
+    """Return the summary: how much was run, the best runs, and how to read the numbers."""
     done = [record for record in collection.records if record.status == "done"]
     if not collection.records:
-        return "There are no runs here yet; `danseo train` makes them."
+        return _("There are no runs here yet; `danseo train` makes them.")
     models = len({record.identity for record in done})
-    tasks = _count(len(collection.tasks()), "task")
-    told = [f"How well models do on Korean text: {_count(len(done), 'finished run')} of {_count(models, 'model')} "]
-    told[0] += f"on {tasks}."
-    best = _leaders(collection)
+    counts = {
+        "runs": ngettext("{n} finished run", "{n:,} finished runs", len(done)),
+        "models": ngettext("{n} model", "{n:,} models", models),
+        "tasks": ngettext("{n} task", "{n:,} tasks", len(collection.tasks())),
+    }
+    sentences = [_("How well models do on Korean text: {runs} of {models} on {tasks}.").format(**counts)]
+    leaders = _find_leaders(collection)
     names: dict[str, list[str]] = {}
-    for task, record in best:
-        if record.settings.get("model") != "majority":  # nobody's model, but what models have to beat
+    for task, record in leaders:
+        if record.settings.get("model") != "majority":  # the baseline that models have to beat
             names.setdefault(collection.name(record), []).append(task.short)
     if names:
-        told.append(f"Best so far: {'; '.join(f'{name} in {_listed(shorts)}' for name, shorts in names.items())}.")
-    if low := [task.short for task, record in best if not _beats_floor(record)]:
-        told.append(f"In {_listed(low)} nothing is shown to beat the most frequent answer.")
-    if made_up := [task.short for task, record in best if is_of_sample(record)]:
-        where = "All of them" if len(made_up) == len(best) else f"Those in {_listed(made_up)}"
-        told.append(f"{where} answered the built-in sample, made-up text: these are no scores on KLUE.")
-    told.append("Scores go from 0 to 100, higher is better, with 95 % intervals.")
-    told += ["Runs that share a letter are not told apart at 5 %."] if is_compared else []
-    open_ = len(collection.records) - len(done)
-    told += [f"{open_} more {'is' if open_ == 1 else 'are'} not finished."] if open_ else []
-    return " ".join(told)
+        best = [_("{name} in {tasks}").format(name=name, tasks=_join_words(shorts)) for name, shorts in names.items()]
+        sentences.append(_("Best so far: {runs}.").format(runs=join(best, "; ")))
+    if low := [task.short for task, record in leaders if not _beats_baseline(record)]:
+        text = _("In {tasks} no run is significantly better than the most frequent answer.")
+        sentences.append(text.format(tasks=_join_words(low)))
+    if invented := [task.short for task, record in leaders if is_of_sample(record)]:
+        where = _("All of them") if len(invented) == len(leaders) else _("Those in {tasks}")
+        text = _("{runs} used the bundled sample, which is invented text: these are not KLUE scores.")
+        sentences.append(text.format(runs=where.format(tasks=_join_words(invented))))
+    sentences.append(_("Scores go from 0 to 100, higher is better, with 95 % intervals."))
+    sentences += [_("Runs with the same letter do not differ significantly (α = 5 %).")] if is_compared else []
+    unfinished = len(collection.records) - len(done)
+    more = ngettext("{n} more is not finished.", "{n:,} more are not finished.", unfinished)
+    return join([*sentences, *([more] if unfinished else [])])
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'s' * (number != 1)}"
+def _join_words(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else _("{first} and {last}").format(first=", ".join(words[:-1]), last=words[-1])
 
 
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def _find_leaders(collection: Collection) -> list[tuple[Task, Record]]:
+    """Return the best run of each task, one for each dev set that its runs answered."""
+    leaders = ((task, record) for task in collection.tasks() for record in find_best_runs(collection.done(task)))
+    return [(task, record) for task, record in leaders if record.value() is not None]
 
 
-def _leaders(collection: Collection) -> list[tuple[Task, Record]]:
-    """The best run of each task that has one with a score."""
-    scored = ((task, ranked(collection.done(task))) for task in collection.tasks())
-    return [(task, records[0]) for task, records in scored if records and value_of(records[0]) > float("-inf")]
+def _beats_baseline(record: Record) -> bool:
+    """Return whether the interval is above the score of the most frequent answer."""
+    baseline, score = get_majority_score(record), record.score() or {}
+    return baseline is None or not score.get("interval") or bool(score["interval"][0] > baseline)
 
 
-def _beats_floor(record: Record) -> bool:
-    """Whether the interval lies above what the most frequent answer scores."""
-    floor, score = floor_of(record), record.score() or {}
-    return floor is None or not score.get("interval") or bool(score["interval"][0] > floor)
-
-
-def _drawn(collection: Collection) -> list[Block]:
-    """The best run of each task along one axis, with what it has to beat."""
-    leaders = _leaders(collection)
+def _draw_leaders(collection: Collection) -> list[Block]:
+    """Return a figure of the best run of each task, with baseline and published score."""
+    leaders = _find_leaders(collection)
     if len(leaders) < 2:
         return []
-    scores = [record.score() or {} for _, record in leaders]
-    values = [(*(score.get("interval") or (None, None)), score["value"]) for score in scores]
-    floors = [floor_of(record) for _, record in leaders]
-    known = [None if is_of_sample(record) else _published(task) for task, record in leaders]
-    names = [f"{task.short}: {collection.name(record)}" for task, record in leaders]
-    references = [("most frequent answer", floors), ("best published model, on the test set", known)]
-    figure = Forest(
-        names,
-        [(low, value, high) for low, high, value in values],
-        "headline metric of each task",
-        references=[each for each in references if any(value is not None for value in each[1])],
-    )
-    rows: list[tuple[object, ...]] = [
-        (name, task.headline, value, low, high, floor, best)
-        for (task, _), name, (low, high, value), floor, best in zip(leaders, names, values, floors, known, strict=True)
+    rows: list[tuple[object, ...]] = []
+    values = []
+    for task, record in leaders:
+        low, value, high = get_estimate(record)
+        values.append((low, value, high))
+        published = None if is_of_sample(record) else _find_best_published(task)
+        name = join([f"{task.short}: {collection.name(record)}", _format_labels(record)], "")
+        rows.append((name, task.headline, value, low, high, get_majority_score(record), published))
+    columns = ("task and run", "metric", "score", "low", "high", "most frequent answer", "best published, dev")
+    table = Table("best runs", columns, rows)
+    names, *_others, baselines, published_scores = table.by_column()
+    references: list[tuple[str, list[Any]]] = [
+        (_("most frequent answer"), baselines),
+        (_("best published model, on dev"), published_scores),
     ]
-    columns = ("task and run", "metric", "score", "low", "high", "most frequent answer", "best published, test set")
-    caption = "dots are the best run of each task with its 95 % interval"
-    caption += "; published scores are on other examples" if any(score is not None for score in known) else ""
-    return [FigureBlock("How far the best runs are", figure, Table("best runs", columns, rows), caption)]
+    drawn = [each for each in references if any(value is not None for value in each[1])]
+    figure = Forest(cast("list[str]", names), values, "headline metric of each task", references=drawn)
+    caption = _("dots are the best run of each task with its 95 % interval")
+    if references[1] in drawn:
+        caption += _("; published scores are on the whole dev set, and usually selected on it")
+    return [FigureBlock("The best run of each task", figure, table, caption)]
 
 
-def _published(task: Task) -> float | None:
-    """The best of KLUE's own table for the headline of a task."""
-    position = next((k for k, id_ in enumerate(COLUMNS.values()) if id_ == task.headline), None)
-    cells = [line.cells[position] for line in published()] if position is not None else []
-    return max((float(cell) for cell in cells if isinstance(cell, int | float)), default=None)
+def _format_labels(record: Record) -> str:
+    labels = list_run_labels(record)
+    return join([" (", join(labels, ", "), ")"], "") if labels else ""
 
 
-def _best(collection: Collection, compared: Mapping[str, Compared]) -> Block:
+def _find_best_published(task: Task) -> float | None:
+    """Return the best published dev score of a task's headline metric."""
+    return next((score.value for score in find_comparable_scores(task.headline)), None)
+
+
+def _make_leader_table(collection: Collection, compared: Mapping[str, TaskComparison]) -> Block:
     rows: list[tuple[object, ...]] = []
     links: list[dict[str, str]] = []
-    for task, best in _leaders(collection):
-        links.append({_in_words(task): f"task/{task.name}", collection.name(best): collection.key(best)})
-        rows.append((_in_words(task), *_row(collection, task, best, compared), task.headline))
+    metrics: list[dict[str, str]] = []
+    for task, best in _find_leaders(collection):
+        links.append({_make_task_title(task): f"task/{task.name}", collection.name(best): collection.key(best)})
+        rows.append((_make_task_title(task), *_make_leader_row(collection, task, best, compared)))
+        metrics.append({"task": task.headline})
     columns = ("task", "best run", "score", "95 % interval", "most frequent answer", "tied with", "n", "scored on")
-    table = Table("best run per task", (*columns, "metric"), rows, keys=2, once=("scored on",))
-    return TableBlock(compact(table).without_empty(), row_links=links)
+    table = Table(
+        "best run per task", columns, rows, _("small print: the metric of the score"), keys=2, once=("scored on",)
+    )
+    return TableBlock(compact(table).without_empty(), row_links=links, beneath=metrics)
 
 
-def _in_words(task: Task) -> str:
-    """TC, topic classification; a user's own task has one name."""
-    return title_of(task) if task.short == task.name else f"{task.short}, {task.title}"
+def _make_task_title(task: Task) -> str:
+    """Return a title such as "TC, topic classification"; a custom task has one name."""
+    return make_task_title(task) if task.short == task.name else join([f"{task.short}, ", Message(task.title)], "")
 
 
-def _row(collection: Collection, task: Task, best: Record, compared: Mapping[str, Compared]) -> tuple[object, ...]:
+def _make_leader_row(
+    collection: Collection, task: Task, best: Record, compared: Mapping[str, TaskComparison]
+) -> tuple[object, ...]:
     score, name = best.score() or {}, collection.name(best)
-    tested = compared.get(task.name, Compared())
+    tested = compared.get(task.name, TaskComparison())
     letters, system = tested.letters(), tested.system(name)
-    without = {collection.name(record) for record in collection.done(task) if value_of(record) == float("-inf")}
+    without = {collection.name(record) for record in collection.done(task) if record.value() is None}
     tied = [
         n for n, own in letters.items() if n != system and n not in without and set(own) & set(letters.get(system, ""))
     ]
-    floor = floor_of(best)
-    interval = shown_interval(*score["interval"]) if score.get("interval") else None
-    more = f" and {len(tied) - _TIED} more" if len(tied) > _TIED else ""
-    ties = ", ".join(tied[:_TIED]) + more
-    return name, Best(score["value"]), interval, floor, ties or None, score["n"], protocol(best)
+    baseline = get_majority_score(best)
+    interval = format_interval(score["interval"])
+    ties = ", ".join(tied[:_TIED])
+    if len(tied) > _TIED:
+        ties = _("{first} and {n} more").format(first=ties, n=len(tied) - _TIED)
+    return name, Best(score["value"]), interval, baseline, ties or None, score["n"], describe_split(best)
 
 
-def _klue(collection: Collection) -> list[Block]:
-    tables = klue_tables(collection.records)
-    note = f"{tables[0].note}; rows marked “{PUBLISHED}” come from the KLUE benchmark and are not comparable row by row"
-    first = tables[0]
-    note += "; small print: the 95 % interval of one run, or ± the standard deviation over seeds"
-    table = Table(first.title, first.columns, first.rows, note, first.keys, first.section, first.once)
-    return [TableBlock(table, beneath=klue_spreads(collection.records))]
+def _make_klue_table(collection: Collection) -> list[Block]:
+    table = make_klue_tables(collection.records)[0]
+    spread = _("small print: the 95 % interval of one run, or ± the standard deviation over seeds")
+    note = join([table.note, spread], "; ")
+    return [TableBlock(replace(table, note=note), beneath=list_klue_spreads(collection.records))]
 
 
-def _runs(collection: Collection, compared: Mapping[str, Compared]) -> Block:
-    rows: list[tuple[object, ...]] = []
-    chosen: list[Record] = []
-    for task in collection.tasks():
-        tested = compared.get(task.name, Compared())
-        for record in ranked([r for r in collection.records if r.task == task.name]):
-            name = collection.name(record)
-            group = tested.letters_of(name) if value_of(record) > float("-inf") else None  # none without a score
-            rows.append((name, task.name, *_scored(record, group or None)))
-            chosen.append(record)
-    for record in (record for record in collection.records if not record.settings):
-        rows.append((collection.name(record), None, *_scored(record, None)))
-        chosen.append(record)
+def _make_run_table(collection: Collection, compared: Mapping[str, TaskComparison]) -> Block:
+    records = [
+        r for task in collection.tasks() for r in rank_runs([r for r in collection.records if r.task == task.name])
+    ]
+    records += [record for record in collection.records if not record.settings]
+    rows = []
+    for record in records:
+        letters = compared.get(record.task, TaskComparison()).letters_of(collection.name(record))
+        group = letters if record.value() is not None else None
+        task = record.task if record.settings else None
+        facts = describe_split(record), record.surroundings.get("seconds"), record.status_line
+        rows.append((collection.name(record), task, *format_score(record), group or None, *facts))
     columns = ("run", "task", "score", "95 % interval", "group", "scored on", "seconds", "status")
-    table = compact(Table("all runs", columns, rows, "score: the headline metric of each task", once=("scored on",)))
-    return TableBlock(table, row_links=[{collection.name(record): collection.key(record)} for record in chosen])
+    table = compact(Table("all runs", columns, rows, _("score: the headline metric of each task"), once=("scored on",)))
+    return TableBlock(table, row_links=[{collection.name(record): collection.key(record)} for record in records])
 
 
-def _scored(record: Record, group: str | None) -> tuple[object, ...]:
-    score = record.score()
-    interval = shown_interval(*score["interval"]) if score and score["interval"] else None
-    value, seconds = (score["value"] if score else None), record.surroundings.get("seconds")
-    return value, interval, group, protocol(record), seconds, record.standing
+def _make_data_table(collection: Collection) -> Block:
+    counts: Counter[tuple[str, ...]] = Counter(
+        (record.task, str(name), str(sha))
+        for record in collection.records
+        for name, sha in (record.surroundings.get("data") or {}).items()
+    )
+    return _make_count_table("data", ("task", "file", "sha256"), counts)
 
 
-def _data(collection: Collection) -> Block:
-    files: dict[tuple[str, str, str], int] = {}
+def _make_version_table(collection: Collection) -> Block:
+    counts: Counter[tuple[str, ...]] = Counter()
     for record in collection.records:
-        for name, sha in (record.surroundings.get("data") or {}).items():
-            key = record.task, str(name), str(sha)
-            files[key] = files.get(key, 0) + 1
-    rows: list[tuple[object, ...]] = [(*key, count) for key, count in sorted(files.items())]
-    return TableBlock(Table("data", ("task", "file", "sha256", "runs"), rows), folded=True)
+        if facts := record.surroundings:
+            values = {**facts, **(facts.get("versions") or {})}
+            counts[tuple(str(values.get(name) or "–") for name in _VERSIONS)] += 1
+    return _make_count_table("versions", _VERSIONS, counts)
 
 
-def _versions(collection: Collection) -> Block:
-    found: dict[tuple[str, ...], int] = {}
-    for record in collection.records:
-        facts = record.surroundings
-        if facts:
-            versions = facts.get("versions") or {}
-            key = tuple(
-                str(value or "–")
-                for value in (
-                    facts.get("danseo"),
-                    facts.get("commit"),
-                    facts.get("python"),
-                    versions.get("torch"),
-                    versions.get("transformers"),
-                    facts.get("device"),
-                )
-            )
-            found[key] = found.get(key, 0) + 1
-    rows: list[tuple[object, ...]] = [(*key, count) for key, count in sorted(found.items())]
-    columns = ("danseo", "commit", "python", "torch", "transformers", "device", "runs")
-    return TableBlock(Table("versions", columns, rows), folded=True)
+def _make_count_table(title: str, columns: tuple[str, ...], counts: Counter[tuple[str, ...]]) -> Block:
+    rows = [(*key, count) for key, count in sorted(counts.items())]
+    return TableBlock(Table(title, (*columns, "runs"), rows), folded=True)

@@ -1,212 +1,299 @@
-"""The page of a task: its runs side by side, tested against each other, with what they cost."""
+"""The page of a task: scores, paired tests, learning curves, effects of settings, cost and disagreements."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from danseo.display.formats import compact
-from danseo.display.table import Table
-from danseo.plots.figures import Chart, Curve, Forest
-from danseo.report.blocks import Block, ExamplesBlock, FigureBlock, NoteBlock, Page, Section, TableBlock
-from danseo.report.collect import Collection
-from danseo.report.comparing import Compared
-from danseo.report.disagreeing import disagreements
-from danseo.report.effects import effects
-from danseo.runs.index import Record, protocol
-from danseo.runs.layouts.listing import group_table
-from danseo.runs.layouts.sweep import sweep_table
-from danseo.tasks.task import Task
+from danseo.display.plots.figures import Chart, Curve, Forest
+from danseo.display.table import Table, compact
+from danseo.errors import DanseoError
+from danseo.language import Message, _, join, ngettext
+from danseo.report.blocks import Block, FigureBlock, Page, PageSection, TableBlock
+from danseo.report.collection import Collection
+from danseo.report.comparison import TaskComparison
+from danseo.report.error_examples import find_disagreements
+from danseo.runs.index import Record
+from danseo.runs.provenance import answered_whole_dev, describe_split, get_dev_set, is_fold, is_of_sample
+from danseo.runs.scores import read_extra_tables
+from danseo.tables.published import find_comparable_scores, make_published_table, read_published
+from danseo.tables.runs import make_group_table
+from danseo.tables.sweep import make_sweep_table
+from danseo.tables.variants import find_differences, format_traits, get_variant_key, shorten_setting
+from danseo.tasktypes.base import Task
 
-_DRAWN = 40  # rows of a forest plot
-_CURVES = 12
+_MIN_VARIANTS = 3  # of a model with a figure; for two the table of scores is enough
+_NO_CHOICES = ("data", "fold")
+_MAX_ROWS = 40  # of a forest plot
+_MAX_CURVES = 12
+_COSTS = ("seconds", "peak_memory_gib", "device", "parameters")
+_TOKENIZER_COSTS = ("tokens_per_character", "unknown_percent", "truncated_percent", "ceiling")
 
 
-def task_page(collection: Collection, task: Task, compared: Compared, most: int) -> Page:
-    """Everything about the runs of one task; most is how many examples to show."""
+def draw_setting_effects(collection: Collection, task: Task, done: Sequence[Record]) -> list[Block]:
+    """Return a figure per model that has runs with several settings."""
+    models: dict[str, list[Record]] = {}
+    for record in done:
+        if record.value() is not None and not record.is_baseline and not record.is_made_of_runs:
+            models.setdefault(record.identity, []).append(record)
+    return [
+        block
+        for records in models.values()
+        if len({get_variant_key(record) for record in records}) >= _MIN_VARIANTS
+        for block in _draw_model_effects(task, records)
+    ]
+
+
+def _draw_model_effects(task: Task, records: Sequence[Record]) -> list[Block]:
+    groups = [
+        (shorten_setting(name), value, scores)
+        for name in find_differences(records)
+        if name not in _NO_CHOICES
+        for value, scores in _group_by_value(records, name)
+    ]
+    if not groups:
+        return []
+    rows = [(n, v, len(f), mean(f), min(f), max(f)) for n, v, f in groups]
+    table = Table("effects of settings", ("setting", "value", "runs", "mean", "worst", "best"), rows)
+    names = [f"{name} = {value} ({len(scores)})" for name, value, scores in groups]
+    values = [(min(scores), mean(scores), max(scores)) for _, _, scores in groups]
+    caption = _(
+        "dots are means over all runs with that value, whatever their other settings; bars go from the worst to the "
+        "best run, in brackets how many there are"
+    )
+    title = _("{model}: settings").format(model=records[0].model)
+    return [FigureBlock(title, Forest(names, values, task.headline), table, caption)]
+
+
+def _format_value(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _group_by_value(records: Sequence[Record], name: str) -> list[tuple[str, list[float]]]:
+    """Return the scores by the value of a setting, best mean first; nothing if all runs have the same value."""
+    groups: dict[str, list[float]] = {}
+    for record in records:
+        groups.setdefault(_format_value(format_traits(record, [name])[0]), []).append(record.rank_value())
+    return sorted(groups.items(), key=lambda pair: -mean(pair[1])) if len(groups) > 1 else []
+
+
+def make_task_page(collection: Collection, task: Task, compared: TaskComparison, most: int) -> Page:
+    """Return the page of one task with at most so many examples."""
     done = collection.done(task)
     others = [r for r in collection.records if r.task == task.name and r.status != "done"]
     sections = [
-        Section("Scores", [*_forest(collection, task, done, compared), *_table(collection, task, done)]),
-        Section("Paired tests", compared.blocks()),
-        Section("Learning curves", learning_curves(collection, done)),
-        Section("What settings do", effects(collection, task, done)),
-        Section("Spread over seeds", _seeds(done)),
-        Section("Cost", _cost(collection, done)),
-        Section("Replies of language models", _replies(collection, done)),
-        Section("Ensembles", _ensembles(collection, done)),
-        Section("Where the best two disagree", _disagreements(collection, task, done, most)),
-        Section("Not finished", _unfinished(collection, others)),
+        PageSection(
+            "Scores", [*_draw_scores(collection, task, done, compared), *_make_score_table(collection, task, done)]
+        ),
+        PageSection("Published scores", _make_published_tables(collection, task, done)),
+        PageSection("Paired tests", compared.blocks()),
+        PageSection("Learning curves", draw_learning_curves(collection, done)),
+        PageSection("What settings do", draw_setting_effects(collection, task, done)),
+        PageSection("Spread over seeds", _make_seed_table(done)),
+        PageSection("Cost", _make_cost_table(collection, done)),
+        *_make_extra_sections(collection, done),
+        PageSection("Ensembles", _make_member_table(collection, done)),
+        PageSection("Where the best two disagree", _make_disagreements(collection, task, done, most)),
+        PageSection("Not finished", _make_unfinished_table(collection, others)),
     ]
-    lead = (
-        f"{task.title.capitalize()}: {len(done)} finished run{'s' * (len(done) != 1)}. {_best(collection, task, done)}"
-    )
+    title = Message(task.title[:1].upper() + task.title[1:], task.title)
+    counts = ngettext("{n} finished run", "{n:,} finished runs", len(done))
+    lead = join([_("{title}: {runs}.").format(title=title, runs=counts), _describe_best(collection, task, done)])
     shown = [section for section in sections if section.blocks]
-    return Page(f"task/{task.name}", title_of(task), lead, shown)
+    return Page(f"task/{task.name}", make_task_title(task), lead, shown)
 
 
-def title_of(task: Task) -> str:
-    """TC (ynat); a user's own task has one name."""
+def make_task_title(task: Task) -> str:
+    """Return a title such as "TC (ynat)"; a custom task has one name."""
     return task.name if task.short == task.name else f"{task.short} ({task.name})"
 
 
-def value_of(record: Record) -> float:
-    """The headline, or less than anything where it is undefined."""
-    found = record.score()
-    return found["value"] if found and found["value"] is not None else float("-inf")
+def rank_runs(records: Sequence[Record]) -> list[Record]:
+    """Return the runs, best first; those without a score last."""
+    return sorted(records, key=lambda record: -record.rank_value())
 
 
-def ranked(records: Sequence[Record]) -> list[Record]:
-    """Best first; runs without a score last."""
-    return sorted(records, key=lambda record: -value_of(record))
+def find_best_runs(records: Sequence[Record]) -> list[Record]:
+    """Return the best run of each dev set; runs of a fold only if nothing else was scored on it."""
+    groups: dict[object, list[Record]] = {}
+    for record in rank_runs(records):
+        groups.setdefault(get_dev_set(record), []).append(record)
+    return [next((record for record in group if not is_fold(record)), group[0]) for group in groups.values()]
 
 
-def _best(collection: Collection, task: Task, done: Sequence[Record]) -> str:
-    scored = [record for record in ranked(done) if record.score() and value_of(record) > float("-inf")]
+def _describe_best(collection: Collection, task: Task, done: Sequence[Record]) -> str:
+    scored = [record for record in find_best_runs(done) if record.value() is not None]
     if not scored:
-        return "None has a score yet."
-    best = scored[0]
-    return f"The best is {collection.name(best)} with {value_of(best):.2f} ({task.headline}, {protocol(best)})."
+        return _("None has a score yet.")
+    text = _("{name} with {score:.2f} ({metric}, {split})")
+    named = [
+        text.format(name=collection.name(r), score=r.value(), metric=task.headline, split=describe_split(r))
+        for r in scored
+    ]
+    return _("The best is {runs}.").format(runs=join(named, "; "))
 
 
-def _forest(collection: Collection, task: Task, done: Sequence[Record], compared: Compared) -> list[Block]:
-    known = [record for record in ranked(done) if value_of(record) > float("-inf")]
-    shown = known[:_DRAWN]
+def _draw_scores(collection: Collection, task: Task, done: Sequence[Record], compared: TaskComparison) -> list[Block]:
+    known = [record for record in rank_runs(done) if record.value() is not None]
+    shown = known[:_MAX_ROWS]
     if not shown:
         return []
-    scores = [record.score() or {} for record in shown]
-    values = [(*_ends(s), s["value"]) for s in scores]
     names = [collection.name(record) for record in shown]
     marks = [compared.letters_of(name) for name in names]
-    rows: list[tuple[object, ...]] = [
-        (name, value, low, high, mark or None, protocol(record))
-        for record, name, mark, (low, high, value) in zip(shown, names, marks, values, strict=True)
+    values = [get_estimate(record) for record in shown]
+    rows = [
+        (name, value, low, high, mark or None, describe_split(record))
+        for record, name, mark, (low, value, high) in zip(shown, names, marks, values, strict=True)
     ]
     table = Table(task.headline, ("run", "score", "low", "high", "group", "scored on"), rows)
-    floor = scores[0]["id"] and floor_of(shown[0])
-    levels = [("most frequent answer", floor)] if floor is not None else []
-    figure = Forest(names, [(low, value, high) for low, high, value in values], task.headline, marks, levels)
-    caption = "bars are 95 % intervals over examples" + (
-        "; runs that share a letter are not told apart at 5 %" if any(marks) else ""
-    )
-    caption += f"; the best {len(shown)} of {len(known)}" if len(shown) < len(known) else ""
-    return [FigureBlock(f"{task.metrics[task.headline]}", figure, table, caption)]
+    baseline = get_majority_score(shown[0])
+    levels = [(_("most frequent answer"), baseline)] if baseline is not None else []
+    figure = Forest(names, values, task.headline, marks, levels)
+    caption = _("bars are 95 % intervals over examples")
+    caption += _("; runs with the same letter do not differ significantly (α = 5 %)") if any(marks) else ""
+    caption += _("; the best {n} of {all}").format(n=len(shown), all=len(known)) if len(shown) < len(known) else ""
+    return [FigureBlock(task.metrics[task.headline].description, figure, table, caption)]
 
 
-def _ends(score: dict[str, Any]) -> tuple[float | None, float | None]:
+def get_estimate(record: Record) -> tuple[float | None, float, float | None]:
+    """Return low end, value and high end of the headline score."""
+    score = record.score() or {}
     low, high = score.get("interval") or (None, None)
-    return low, high
+    return low, record.rank_value(), high
 
 
-def floor_of(record: Record) -> float | None:
-    """What the most frequent answer scores on the same examples."""
-    floors = record.scores.get("floors", {}).get(record.scores["reported_on"], {})
-    value = floors.get("majority", {}).get(record.scores["headline"])
+def get_majority_score(record: Record) -> float | None:
+    """Return the score of the most frequent answer on the same examples."""
+    baselines = record.scores.get("baselines", {}).get(record.scores["reported_on"], {})
+    value = baselines.get("majority", {}).get(record.scores["headline"])
     return float(value) if value is not None else None
 
 
-def _table(collection: Collection, task: Task, done: Sequence[Record]) -> list[Block]:
+def _make_score_table(collection: Collection, task: Task, done: Sequence[Record]) -> list[Block]:
     if not done:
         return []
-    table = sweep_table(done, task.name, with_paths=True)
+    table = make_sweep_table(done, task.name, with_paths=True)
     at = table.columns.index("run")
     names = {str(record.run.path): collection.name(record) for record in done}
-    kept = [k for k, column in enumerate(table.columns) if column not in ("run", "model")]  # a name says its model
-    rows = [(names[str(row[at])], *(row[k] for k in kept)) for row in table.rows]
-    named = Table(table.title, ("run", *(table.columns[k] for k in kept)), rows, table.note, once=table.once)
+    others = table.without(("run", "model"))  # the name of a run contains its model
+    rows = [(names[str(row[at])], *cells) for row, cells in zip(table.rows, others.rows, strict=True)]
+    named = replace(others, columns=("run", *others.columns), rows=rows, keys=None)
     return [TableBlock(compact(named).without_empty(), collection.links(done))]
 
 
-def learning_curves(collection: Collection, records: Sequence[Record]) -> list[Block]:
+def _make_published_tables(collection: Collection, task: Task, done: Sequence[Record]) -> list[Block]:
+    """Return own and published scores of the headline metric on KLUE's dev set, and apart from them all others."""
+    if task.custom or all(map(is_of_sample, done)):
+        return []
+    own = [
+        (collection.name(record), score["value"], describe_split(record), None, None)
+        for record in done
+        if (score := record.score(split="dev")) and score["value"] is not None and answered_whole_dev(record)
+    ]
+    same = find_comparable_scores(task.headline)
+    rows = [*own, *((each.model, each.value, _("published"), each.source, each.note) for each in same)]
+    note = _("whole dev set; published scores are usually selected on it")
+    note += "" if own else _("; no run here answered all of KLUE's dev set")
+    columns = ("run or model", "score", "scored on", "source", "note")
+    ranked = sorted(rows, key=lambda row: -row[1])
+    table = Table(_("{metric} on dev").format(metric=task.headline), columns, ranked, note)
+    others = [each for each in read_published() if each.task == task.name and each not in same]
+    return [
+        TableBlock(table.without_empty(), collection.links(done)),
+        TableBlock(
+            replace(make_published_table(others), title=_("other metrics and splits: not comparable")), folded=True
+        ),
+    ]
+
+
+def draw_learning_curves(collection: Collection, records: Sequence[Record]) -> list[Block]:
     """Score and loss over steps of the best runs that were trained step by step."""
-    logs = [(record, log) for record in ranked(records) if (log := read_log(record))]
+    logs = [(record, log) for record in rank_runs(records) if (log := read_log(record))]
     blocks: list[Block] = []
-    for key, label in (("score", f"score on {_picking(logs)}"), ("loss", "training loss")):
-        found = [(record, points) for record, log in logs if (points := _points(log, key))]
-        drawn = [each for each in found if len(each[1]) > 1 or len(records) == 1]  # of one point there is no curve
-        curves = [Curve(collection.name(r), points, r.scores.get("best_step")) for r, points in drawn[:_CURVES]]
+    for key, label in (("score", _describe_select_score(logs)), ("loss", _("training loss"))):
+        found = [(record, points) for record, log in logs if (points := _read_points(log, key))]
+        drawn = [each for each in found if len(each[1]) > 1 or len(records) == 1]  # one point is no curve
+        curves = [Curve(collection.name(r), points, r.scores.get("best_step")) for r, points in drawn[:_MAX_CURVES]]
         if curves:
-            rows: list[tuple[object, ...]] = [(c.name, x, y, x == c.best) for c in curves for x, y in c.points]
+            rows = [(c.name, x, y, x == c.best) for c in curves for x, y in c.points]
             table = Table(label, ("run", "step", label, "best"), rows)
             has_ring = key == "score" and any(curve.best for curve in curves)
-            caption = "the ringed point is the checkpoint that was kept" if has_ring else ""
-            caption += f"; the best {_CURVES} of {len(drawn)} runs" if len(drawn) > _CURVES else ""
-            blocks.append(FigureBlock(label.capitalize(), Chart(curves, "step", label), table, caption.strip("; ")))
+            captions = [_("the ringed point is the selected checkpoint")] if has_ring else []
+            if len(drawn) > _MAX_CURVES:
+                captions.append(_("the best {n} of {all} runs").format(n=_MAX_CURVES, all=len(drawn)))
+            title = Message(label.capitalize(), label)
+            blocks.append(FigureBlock(title, Chart(curves, "step", label), table, join(captions, "; ")))
     return blocks
 
 
-def _picking(logs: Sequence[tuple[Record, Any]]) -> str:
-    """The examples that pick checkpoints, in words: a run of a fold has its own."""
-    folds = {bool(record.settings.get("folds")) for record, _ in logs}
-    return (
-        "what picks the checkpoint" if len(folds) > 1 else "the left-out fold" if True in folds else "the select half"
-    )
+def _describe_select_score(logs: Sequence[tuple[Record, Any]]) -> Message:
+    """Name the score that selects checkpoints: on the select split, or on the fold that is left out."""
+    folds = {is_fold(record) for record, log in logs}
+    if len(folds) > 1:
+        return _("score on the examples that select the checkpoint")
+    return _("score on the left-out fold") if True in folds else _("score on the select split")
 
 
 def read_log(record: Record) -> list[dict[str, Any]]:
-    """The log of a run; a damaged one is none."""
+    """Return the log of a run; empty if it is corrupted."""
     try:
-        return [line for line in record.run.read_log() if isinstance(line, dict)]
-    except (ValueError, OSError):
+        return record.run.read_log()
+    except DanseoError:
         return []
 
 
-def _points(log: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float]]:
+def _read_points(log: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float]]:
     return [(float(line["step"]), float(line[key])) for line in log if line.get("step") and line.get(key) is not None]
 
 
-def _seeds(done: Sequence[Record]) -> list[Block]:
-    table = group_table(done, ["model"])
+def _make_seed_table(done: Sequence[Record]) -> list[Block]:
+    table = make_group_table(done, ["model"])
     at = table.columns.index("n")
     return [TableBlock(compact(table))] if any(isinstance(n := row[at], int) and n > 1 for row in table.rows) else []
 
 
-def _cost(collection: Collection, done: Sequence[Record]) -> list[Block]:
-    rows: list[tuple[object, ...]] = []
-    for record in ranked(done):
-        facts, cost = record.surroundings, record.scores.get("preflight") or {}
-        rows.append(
-            (
-                collection.name(record),
-                facts.get("seconds"),
-                facts.get("peak_memory_gib"),
-                facts.get("device"),
-                facts.get("parameters"),
-                cost.get("pieces_per_character"),
-                cost.get("unknown_percent"),
-                cost.get("truncated_percent"),
-                cost.get("ceiling"),
-            )
-        )
-    columns = ("run", "seconds", "peak memory GiB", "device", "parameters", "pieces per character")
-    table = Table("cost", (*columns, "unknown %", "cut %", "ceiling"), rows)
-    note = (
-        "ceiling: what a perfect model with this tokenizer could score"
-        if any(row[-1] is not None for row in rows)
-        else ""
-    )
-    shown = Table("time, memory and tokenizer", table.columns, table.rows, note).without_empty()
-    return [TableBlock(shown, collection.links(done))] if rows else []
+def _make_cost_table(collection: Collection, done: Sequence[Record]) -> list[Block]:
+    rows = []
+    for record in rank_runs(done):
+        facts, preflight = record.surroundings, record.scores.get("preflight") or {}
+        cells = [*map(facts.get, _COSTS), *map(preflight.get, _TOKENIZER_COSTS)]
+        rows.append((collection.name(record), *cells))
+    columns = ("run", "seconds", "peak memory GiB", "device", "parameters", "tokens per character")
+    has_ceiling = any(row[-1] is not None for row in rows)
+    note = _("ceiling: the score of a perfect model with this tokenizer") if has_ceiling else ""
+    table = Table("time, memory and tokenizer", (*columns, "unknown %", "truncated %", "ceiling"), rows, note)
+    return [TableBlock(table.without_empty(), collection.links(done))] if rows else []
 
 
-def _replies(collection: Collection, done: Sequence[Record]) -> list[Block]:
-    """How many replies could not be read, which count as wrong, and what was the matter with them."""
-    asked = [(record, replies) for record in ranked(done) if isinstance(replies := record.scores.get("replies"), dict)]
-    kinds = list(dict.fromkeys(kind for _, replies in asked for kind in replies.get("classes", {})))
-    rows: list[tuple[object, ...]] = [
-        (
-            collection.name(record),
-            *(replies.get(key) for key in ("asked", "failed", "failed_percent", "failed_at_first_percent")),
-            *(replies.get("classes", {}).get(kind) for kind in kinds),
-        )
-        for record, replies in asked
+def _make_extra_sections(collection: Collection, done: Sequence[Record]) -> list[PageSection]:
+    """Return a section per table that families add to their runs, with a row per run."""
+    found: dict[str, list[tuple[Record, Table]]] = {}
+    for record in rank_runs(done):
+        for table in read_extra_tables(record.scores):
+            if len(table.columns) == 2:
+                found.setdefault(table.title, []).append((record, table))
+    return [
+        PageSection(Message(title.capitalize(), title), [_transpose(collection, done, listed)])
+        for title, listed in found.items()
     ]
-    columns = ("run", "asked", "failed", "failed %", "failed at first %", *(kind.replace("_", " ") for kind in kinds))
-    table = Table("replies", columns, rows, "failed replies count as wrong; at first: before they were asked again")
-    return [TableBlock(table, collection.links(done))] if rows else []
 
 
-def _ensembles(collection: Collection, done: Sequence[Record]) -> list[Block]:
-    """The members of each ensemble or soup, under their names on these pages where they are there."""
+def _transpose(collection: Collection, done: Sequence[Record], listed: Sequence[tuple[Record, Table]]) -> Block:
+    """Return tables of names and values as one table with a row per run."""
+    names = list(dict.fromkeys(str(row[0]) for _, table in listed for row in table.rows))
+    rows: list[tuple[object, ...]] = []
+    for record, table in listed:
+        values = {str(name): value for name, value in table.rows}
+        rows.append((collection.name(record), *(values.get(name) for name in names)))
+    first = listed[0][1]
+    return TableBlock(Table(first.title, ("run", *names), rows, first.note), collection.links(done))
+
+
+def _make_member_table(collection: Collection, done: Sequence[Record]) -> list[Block]:
+    """Return the members of each ensemble or soup, by their names on the pages if they have one."""
     names = {record.run.path.name: collection.name(record) for record in done}
     rows: list[tuple[object, ...]] = []
     for record in done:
@@ -218,15 +305,13 @@ def _ensembles(collection: Collection, done: Sequence[Record]) -> list[Block]:
     return [TableBlock(table, collection.links(done))] if rows else []
 
 
-def _disagreements(collection: Collection, task: Task, done: Sequence[Record], most: int) -> list[Block]:
-    scored = [record for record in ranked(done) if value_of(record) > float("-inf")]
-    if len(scored) < 2:
-        return []
-    found = disagreements(collection, task, scored[0], scored[1], most)
-    return [found] if isinstance(found, ExamplesBlock) else [NoteBlock(found)]
+def _make_disagreements(collection: Collection, task: Task, done: Sequence[Record], most: int) -> list[Block]:
+    scored = [record for record in rank_runs(done) if record.value() is not None]
+    best = [record for record in scored if get_dev_set(record) == get_dev_set(scored[0])][:2]
+    return [find_disagreements(collection, task, best[0], best[1], most)] if len(best) == 2 else []
 
 
-def _unfinished(collection: Collection, records: Sequence[Record]) -> list[Block]:
-    rows: list[tuple[object, ...]] = [(collection.name(r), r.status, r.note or None) for r in records]
+def _make_unfinished_table(collection: Collection, records: Sequence[Record]) -> list[Block]:
+    rows = [(collection.name(r), r.status, r.note or None) for r in records]
     table = Table("not finished", ("run", "status", "why"), rows).without_empty()
     return [TableBlock(table, collection.links(records))] if rows else []

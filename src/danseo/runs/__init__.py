@@ -1,4 +1,4 @@
-"""Run directories: the unit of truth; tables are views of them. Called, `danseo.runs(folder)` lists a folder's runs."""
+"""Run directories and tables of them; `danseo.runs(folder)` lists the runs of a folder."""
 
 import sys
 from importlib import import_module
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class _Callable(ModuleType):
-    """A room that is a public function too, as `danseo.runs` is both."""
+    """A package that is also a public function."""
 
     def __call__(self, folder: Any = "runs", *, task: str | None = None) -> Any:
-        """Every run below a folder, or those of one task."""
+        """Return every run below a folder, or those of one task."""
         return import_module("danseo.api.functions").runs(folder, task=task)
 
 

@@ -1,1 +1,1 @@
-"""Scores of predictions: metrics with intervals, floors, breakdowns, comparisons."""
+"""Scores of predictions: metrics with intervals, baselines, breakdowns, comparisons."""

@@ -1,4 +1,4 @@
-"""Compare systems on the same examples: by how much they differ, and how sure that is."""
+"""Compare systems on the same examples: differences with intervals and p values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,32 +7,31 @@ from typing import Any
 
 import numpy as np
 
+from danseo.files import to_finite
+from danseo.language import _
 from danseo.metrics.statistic import Array, Statistic
 from danseo.records import Prediction
 from danseo.scoring.resampling import (
-    as_json_number,
-    bootstrap,
-    generator,
-    holm,
-    interval,
-    is_constant,
+    OnRounds,
+    correct_holm,
+    difference_interval,
+    group_ties,
     mcnemar_p,
     permutation_p,
-    tie_groups,
+    permute_answers,
 )
 from danseo.scoring.score import example_clusters, measure
-from danseo.tasks.task import Task
+from danseo.tasktypes.base import Task
 
 ALPHA = 0.05
 OnProgress = Callable[[float, float], None]
-"""Told how much is done, and of how much."""
-_PAIR = 4  # a test exchanges answers between two systems, and scores both: the work of four
-_POWER = 2.8016  # standard errors that a true difference needs to be found at 5 % in four of five samples
+"""Called with the work done so far, and the total."""
+_POWER = 2.8016  # standard errors of a true difference that is found at 5 % with a power of 80 %
 
 
 @dataclass(frozen=True)
 class Paired:
-    """How system b differs from system a in one metric, in points, and how sure that is."""
+    """The difference of system b from system a in one metric, in points, with interval and p value."""
 
     metric: str
     a: str
@@ -51,18 +50,20 @@ class Paired:
 
     @property
     def verdict(self) -> str:
-        return "identical answers" if self.identical else "yes" if self.is_significant else "not shown"
+        if self.identical:
+            return _("identical answers")
+        return _("yes") if self.is_significant else _("not significant")
 
-    def found(self, test: str) -> dict[str, Any]:
-        """What all differences say in JSON; the p value goes by the name of its test."""
+    def as_common_dict(self, test: str) -> dict[str, Any]:
+        """Return the fields that all differences have in JSON; the p value is named by its test."""
         return {
             "metric": self.metric,
             "a": self.a,
             "b": self.b,
-            "difference": as_json_number(self.value),
-            "interval": [as_json_number(self.low), as_json_number(self.high)],
-            test: as_json_number(self.p),
-            "p_holm": as_json_number(self.p_holm),
+            "difference": to_finite(self.value),
+            "interval": [to_finite(self.low), to_finite(self.high)],
+            test: to_finite(self.p),
+            "p_holm": to_finite(self.p_holm),
         }
 
 
@@ -76,9 +77,9 @@ class Difference(Paired):
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            **self.found("p_permutation"),
-            "p_mcnemar": as_json_number(self.mcnemar),
-            "smallest_detectable": as_json_number(self.detectable),
+            **self.as_common_dict("p_permutation"),
+            "p_mcnemar": to_finite(self.mcnemar),
+            "smallest_detectable": to_finite(self.detectable),
             "significant": self.is_significant,
             "identical_answers": self.identical,
         }
@@ -95,10 +96,10 @@ class Comparison:
     differences: list[Difference]
 
     def groups(self, metric: str) -> dict[str, str]:
-        """Letters per system, best first: systems that share a letter are not told apart."""
+        """Return letters per system, best first: systems with the same letter do not differ significantly."""
         names = sorted(self.values[metric], key=lambda name: -np.nan_to_num(self.values[metric][name], nan=-1e9))
         pairs = [d for d in self.differences if d.metric == metric]
-        return tie_groups(names, {frozenset((d.a, d.b)) for d in pairs if not d.is_significant})
+        return group_ties(names, {frozenset((d.a, d.b)) for d in pairs if not d.is_significant})
 
 
 def compare(
@@ -111,65 +112,58 @@ def compare(
     skip: Sequence[str] = (),
     on_progress: OnProgress | None = None,
 ) -> Comparison:
-    """Every pair of systems in every metric; p values are corrected over the pairs of a metric."""
+    """Compare every pair of systems in every metric; p values are corrected over the pairs of a metric."""
     clusters = example_clusters(task, examples)
     measured = {name: measure(task, examples, predictions, skip) for name, predictions in systems.items()}
     pairs = list(combinations(systems, 2))
-    work = Work(on_progress, rounds * (len(systems) + _PAIR * len(pairs)))
-    flat = {(name, id_): statistic for name, scores in measured.items() for id_, statistic in scores.items()}
-    resampled = bootstrap(flat, clusters, rounds=rounds, rng=generator(seed), on_rounds=work.of(len(systems)))
+    count = count_work(on_progress, rounds * len(pairs))
     permuted = [
-        permutation_p(measured[a], measured[b], clusters, rounds=rounds, rng=generator(seed), on_rounds=work.of(_PAIR))
+        permute_answers(
+            measured[a], measured[b], clusters, rounds=rounds, rng=np.random.default_rng(seed), on_rounds=count
+        )
         for a, b in pairs
     ]
     metrics = list(measured[next(iter(systems))])
     differences: list[Difference] = []
     for id_ in metrics:
-        corrected = holm([p[id_] for p in permuted])
-        for (a, b), p, p_holm in zip(pairs, permuted, corrected, strict=True):
-            identical = is_identical(systems[a], systems[b], with_probabilities=id_ in task.needs_probabilities)
-            tested = _tested(flat[a, id_], flat[b, id_], resampled[b, id_] - resampled[a, id_], clusters)
-            differences.append(Difference(id_, a, b, p=p[id_], p_holm=p_holm, identical=identical, **tested))
+        tested = [
+            _test_difference(measured[a][id_], measured[b][id_], each[id_], clusters)
+            for (a, b), each in zip(pairs, permuted, strict=True)
+        ]
+        corrected = correct_holm([each["p"] for each in tested])
+        for (a, b), test, p_holm in zip(pairs, tested, corrected, strict=True):
+            if is_identical(systems[a], systems[b], with_probabilities=id_ in task.needs_probabilities):
+                test |= {"low": 0.0, "high": 0.0, "identical": True}
+            differences.append(Difference(id_, a, b, p_holm=p_holm, **test))
     values = {id_: {name: measured[name][id_].value() for name in systems} for id_ in metrics}
     return Comparison(len(examples), int(clusters.max()) + 1, values, differences)
 
 
-@dataclass
-class Work:
-    """How much of the resampling is done."""
+def count_work(on_progress: OnProgress | None, total: float) -> OnRounds:
+    """Return a function that adds up the rounds that are done, and reports them with the total."""
+    report, done = on_progress or (lambda done, total: None), 0
+    report(0, total)
 
-    on_progress: OnProgress | None
-    total: float
-    done: float = 0.0
+    def count(rounds: int) -> None:
+        nonlocal done
+        done += rounds
+        report(done, total)
 
-    def __post_init__(self) -> None:
-        if self.on_progress:
-            self.on_progress(0, self.total)
-
-    def of(self, weight: int) -> Callable[[int], None]:
-        """Counts rounds of so much work each."""
-
-        def count(rounds: int) -> None:
-            self.done += weight * rounds
-            if self.on_progress:
-                self.on_progress(self.done, self.total)
-
-        return count
+    return count
 
 
 def is_identical(a: Sequence[Prediction], b: Sequence[Prediction], *, with_probabilities: bool) -> bool:
-    """Whether two systems say the same about every example."""
+    """Return whether two systems answer every example the same."""
     return all(
         x.answer == y.answer and (not with_probabilities or x.probabilities == y.probabilities)
         for x, y in zip(a, b, strict=True)
     )
 
 
-def _tested(a: Statistic, b: Statistic, resampled: Array, clusters: Array) -> dict[str, Any]:
-    """The difference, its interval, and what the examples can tell apart."""
+def _test_difference(a: Statistic, b: Statistic, permuted: Array, clusters: Array) -> dict[str, Any]:
+    """Return a difference with its p value and interval, which agree, and the smallest detectable difference."""
     value = b.value() - a.value()
-    low, high = interval(resampled, value, [a, b], clusters)
-    defined = resampled[~np.isnan(resampled)]
-    error = float("nan") if len(defined) < 2 or is_constant(defined) else float(defined.std(ddof=1))
-    mcnemar = mcnemar_p(a, b, clusters)
-    return {"value": value, "low": low, "high": high, "mcnemar": mcnemar, "detectable": _POWER * error}
+    low, high = difference_interval(permuted, value, [a, b], clusters)
+    error = float(np.sqrt(np.mean(np.square(permuted[~np.isnan(permuted)])))) or float("nan")
+    p, mcnemar = permutation_p(permuted, value), mcnemar_p(a, b, clusters)
+    return {"value": value, "low": low, "high": high, "p": p, "mcnemar": mcnemar, "detectable": _POWER * error}

@@ -1,20 +1,20 @@
-"""From files to results: what `danseo score` and `danseo compare` print, as tables and as JSON."""
+"""Results of `danseo score` and `danseo compare`, as tables and as JSON."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from danseo.display.table import Table, shown_interval
+from danseo.data.prediction_file import read_predictions
+from danseo.display.table import Table, format_interval
 from danseo.errors import DanseoError
-from danseo.predictions.file import read_predictions
+from danseo.files import to_finite
+from danseo.language import Message, _, join, ngettext
 from danseo.records import Prediction
-from danseo.scoring.baselines import NAMES
 from danseo.scoring.breakdown import details as detail_tables
-from danseo.scoring.compare import Comparison, Difference, OnProgress, Work, compare
-from danseo.scoring.resampling import as_json_number
-from danseo.scoring.score import Score, baseline_scores, example_clusters, score
-from danseo.tasks.task import Task
+from danseo.scoring.compare import Comparison, Difference, OnProgress, Paired, compare, count_work
+from danseo.scoring.score import NAMES, Score, baseline_scores, example_clusters, score
+from danseo.tasktypes.base import Task
 
 _FEW = 20  # independent examples; with fewer, bootstrap intervals cover too little
 
@@ -34,7 +34,7 @@ class ScoreResult:
     baselines: dict[str, dict[str, float]]
     details: list[Table] = field(default_factory=list)
     remark: str = ""
-    """What is odd about the answers."""
+    """A remark on answers that are odd."""
 
     @property
     def is_partial(self) -> bool:
@@ -42,21 +42,31 @@ class ScoreResult:
 
     def tables(self) -> list[Table]:
         rows: list[tuple[object, ...]] = [
-            (s.id, s.value, shown_interval(s.low, s.high), *self._floors(s.id), s.note) for s in self.scores
+            (
+                s.id,
+                s.value,
+                format_interval((s.low, s.high)),
+                *(self.baselines[name].get(s.id) for name in NAMES),
+                s.note,
+            )
+            for s in self.scores
         ]
         columns = ("metric", "score", "95 % interval", *NAMES, "note")
         if not any(s.note for s in self.scores):
             columns, rows = columns[:-1], [row[:-1] for row in rows]
-        partial = f"PARTIAL: {self.n} of {self.examples} examples have predictions; not comparable with whole scores"
-        few = few_examples(self.clusters) if any(s.low == s.low for s in self.scores) else ""
-        parts = (partial if self.is_partial else "", size(self.task, self.n, self.clusters), few, self.remark)
-        floors = (f"{name}: {what}" for name, what in NAMES.items())
-        note = "\n".join(("; ".join(filter(None, parts)), "; ".join(floors)))
-        title = f"{self.task.short} ({self.task.title}): {self.predictions.name} against {self.gold.name}"
+        partial = _("PARTIAL: {n} of {all} examples have predictions; not comparable with full scores")
+        partial = partial.format(n=self.n, all=self.examples)
+        few = warn_few_examples(self.clusters) if any(s.low == s.low for s in self.scores) else ""
+        parts = (partial if self.is_partial else "", describe_size(self.task, self.n, self.clusters), few, self.remark)
+        baselines = [join([f"{name}:", what]) for name, what in NAMES.items()]
+        note = join([join(filter(None, parts), "; "), join(baselines, "; ")], "\n")
+        title = _("{task} ({title}): {predictions} against {gold}").format(
+            task=self.task.short,
+            title=Message(self.task.title),
+            predictions=self.predictions.name,
+            gold=self.gold.name,
+        )
         return [Table(title, columns, rows, note), *self.details]
-
-    def _floors(self, id_: str) -> list[float | None]:
-        return [self.baselines[name].get(id_) for name in NAMES]
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -70,7 +80,7 @@ class ScoreResult:
             **({"remark": self.remark} if self.remark else {}),
             "scores": [s.as_dict() for s in self.scores],
             "baselines": {
-                name: {id_: as_json_number(value) for id_, value in values.items()}
+                name: {id_: to_finite(value) for id_, value in values.items()}
                 for name, values in self.baselines.items()
             },
             **({"details": [table.as_dict() for table in self.details]} if self.details else {}),
@@ -94,10 +104,10 @@ def score_file(
     on_progress: OnProgress | None = None,
     train: Sequence[Any] = (),
 ) -> ScoreResult:
-    """Read, check and score a prediction file; details tell what the training examples have from what they have not."""
-    answered = read_predictions(predictions, task, examples, partial=partial, skip=skipped_metrics(task, skip))
-    chosen = only_answered(examples, answered)
-    extra = _piece_scores(task, chosen, answered, tokenizer, batch) if tokenizer else {}
+    """Read, check and score a prediction file; with train, details distinguish entities that it has from others."""
+    answered = read_predictions(predictions, task, examples, partial=partial, skip=find_skipped_metrics(task, skip))
+    chosen = select_answered(examples, answered)
+    extra = _measure_tokens(task, chosen, answered, tokenizer, batch) if tokenizer else {}
     options: dict[str, Any] = {"details": details, "errors": errors, "skip": skip, "rounds": rounds, "seed": seed}
     options["train"] = train
     return score_answers(task, examples, answered, gold, predictions, extra=extra, on_progress=on_progress, **options)
@@ -120,9 +130,8 @@ def score_answers(
     on_progress: OnProgress | None = None,
     train: Sequence[Any] = (),
 ) -> ScoreResult:
-    """Score checked predictions of all examples, or of some; the paths say what they are called."""
-    skipped, chosen = skipped_metrics(task, skip), only_answered(examples, answered)
-    work = Work(on_progress, rounds)
+    """Score checked predictions of all examples, or of some; the paths are only shown."""
+    skipped, chosen = find_skipped_metrics(task, skip), select_answered(examples, answered)
     more: dict[str, Any] = {"rounds": rounds, "seed": seed, "skip": skipped, "extra": extra or {}}
     return ScoreResult(
         task,
@@ -131,24 +140,24 @@ def score_answers(
         examples=len(examples),
         n=len(chosen),
         clusters=len(set(example_clusters(task, chosen))),
-        scores=score(task, chosen, answered, on_rounds=work.of(1), **more),
+        scores=score(task, chosen, answered, on_rounds=count_work(on_progress, rounds), **more),
         baselines=baseline_scores(task, chosen, skipped, seed),
         details=detail_tables(task, chosen, answered, whole=details, errors=errors, train=train),
         remark="; ".join(filter(None, (task.remark(answered), note))),
     )
 
 
-def only_answered(examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Any]:
-    """The examples that have a prediction."""
+def select_answered(examples: Sequence[Any], predictions: Sequence[Prediction]) -> list[Any]:
+    """Return the examples that have a prediction."""
     guids = {prediction.guid for prediction in predictions}
     return [example for example in examples if example.guid in guids]
 
 
-def skipped_metrics(task: Task, names: Sequence[str]) -> list[str]:
-    """The ids that a metric's id, or its bare name such as auprc, stands for."""
+def find_skipped_metrics(task: Task, names: Sequence[str]) -> list[str]:
+    """Return the ids of metrics given by id, or by name such as auprc."""
     skipped: list[str] = []
     for name in names:
-        ids = [id_ for id_ in task.metrics if name in (id_, id_.split("/")[1].split("@")[0])]
+        ids = [id_ for id_, metric in task.metrics.items() if name in (id_, metric.name)]
         if not ids:
             raise DanseoError(f"--skip {name}: {task.name} has no such metric; it has {', '.join(task.metrics)}")
         skipped += ids
@@ -157,37 +166,41 @@ def skipped_metrics(task: Task, names: Sequence[str]) -> list[str]:
     return skipped
 
 
-def left_out(task: Task, skip: Sequence[str], absent: Sequence[str] = (), *, headline_only: bool) -> list[str]:
-    """The ids not to compare: those to skip, those that cannot be had, and all after the first if that is enough."""
-    skipped = [*skipped_metrics(task, skip), *absent]
+def find_uncompared_metrics(
+    task: Task, skip: Sequence[str], absent: Sequence[str] = (), *, headline_only: bool
+) -> list[str]:
+    """Return the ids that are not compared: skipped, absent, and all but the first if only the headline is wanted."""
+    skipped = [*find_skipped_metrics(task, skip), *absent]
     kept = [id_ for id_ in task.metrics if id_ not in skipped]
     return [*skipped, *kept[1:]] if headline_only else skipped
 
 
-def few_examples(clusters: int) -> str:
-    """A warning where bootstrap intervals are not to be relied on."""
-    return f"few independent examples ({clusters}): bootstrap intervals are rather too short" if clusters < _FEW else ""
+def warn_few_examples(clusters: int) -> str:
+    """Return a warning if bootstrap intervals are not reliable."""
+    warning = _("few independent examples ({n}): bootstrap intervals are rather too short").format(n=clusters)
+    return warning if clusters < _FEW else ""
 
 
-def more_metrics(task: Task, shown: Collection[str]) -> str:
-    """A word on the metrics that are not shown, for who sees only one."""
+def note_more_metrics(task: Task, shown: Collection[str]) -> str:
+    """Return a note on the metrics that are not shown, if only one is."""
     more = len(task.metrics) - 1
-    return f"--all shows {more} more metric{'s' * (more > 1)}" if len(shown) == 1 < len(task.metrics) else ""
+    note = ngettext("--all shows {n} more metric", "--all shows {n} more metrics", more)
+    return note if len(shown) == 1 < len(task.metrics) else ""
 
 
-def _piece_scores(
+def _measure_tokens(
     task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], tokenizer: Path, batch: int
 ) -> dict[str, Any]:
-    from danseo.scoring.subword import METRICS, load_tokenizer, subword_statistics
+    from danseo.scoring.token_level import load_tokenizer, measure_tokens
+    from danseo.tasks.klue.ner import TASK
 
-    if not any(id_.startswith(f"{task.name}/") for id_ in METRICS):
-        raise DanseoError(f"--tokenizer is for ner; {task.name} has no scores on model pieces")
-
-    return dict(subword_statistics(examples, predictions, load_tokenizer(tokenizer), max(batch, 1)))
+    if task.name != TASK.name:
+        raise DanseoError(f"--tokenizer is for {TASK.name}; {task.name} has no scores on tokens")
+    return dict(measure_tokens(examples, predictions, load_tokenizer(tokenizer), max(batch, 1)))
 
 
 FAILED = "failed %"
-"""The column of language models' replies that could not be read, of all of dev."""
+"""Column: percent of dev examples without a valid answer."""
 
 
 @dataclass(frozen=True)
@@ -200,10 +213,10 @@ class ComparisonResult:
     files: dict[str, Path]
     comparison: Comparison
     on: str = ""
-    """The half of dev, where runs are compared."""
+    """The split of dev on which runs are compared."""
     note: str = ""
     failed: dict[str, float] = field(default_factory=dict)
-    """System -> percent of its replies that failed, where it is a language model that answers in words."""
+    """System -> percent of failed examples, if its family reports them."""
 
     @property
     def differences(self) -> list[Difference]:
@@ -219,29 +232,22 @@ class ComparisonResult:
             groups = self.comparison.groups(id_)
             rows += [(id_, name, values[name], self.failed.get(name), letters) for name, letters in groups.items()]
         n, clusters = self.comparison.n, self.comparison.clusters
-        note = size(self.task, n, clusters)
-        if n < self.examples:
-            note += f"; PARTIAL: {n} of {self.examples} examples are answered by every file"
-        half = f"{self.on} half of dev" if self.on == "report" else ""
-        more = more_metrics(self.task, self.comparison.values)
-        note += "".join(f"; {extra}" for extra in (half, self.note, few_examples(clusters), more) if extra)
-        return systems_table(self.task, ("metric", "system", "score", FAILED, "group"), rows, note)
+        partial = _("PARTIAL: {n} of {all} examples are answered by every file").format(n=n, all=self.examples)
+        parts = [describe_size(self.task, n, clusters), partial if n < self.examples else ""]
+        parts += [_("report split of dev") if self.on == "report" else "", self.note, warn_few_examples(clusters)]
+        note = join(filter(None, [*parts, note_more_metrics(self.task, self.comparison.values)]), "; ")
+        return make_systems_table(self.task, ("metric", "system", "score", FAILED, "group"), rows, note)
 
     def _differences(self, id_: str) -> Table:
         rows: list[tuple[object, ...]] = [
-            (
-                *difference_cells(d),
-                shown_p(d.mcnemar),
-                d.detectable,
-                d.verdict,
-            )
+            (*make_difference_cells(d), format_p(d.mcnemar), d.detectable, d.verdict)
             for d in self.comparison.differences
             if d.metric == id_
         ]
         columns = (*DIFFERENCE, "McNemar", "detectable", "differs")
-        note = "detectable: the smallest true difference that examples of this number show in four of five cases"
+        note = _("detectable: the smallest true difference that is significant in four of five sets of this size")
         is_first = id_ == next(iter(self.comparison.values))
-        return differences_table(id_, columns, rows, note if is_first else "")
+        return make_differences_table(id_, columns, rows, note if is_first else "")
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -254,7 +260,7 @@ class ComparisonResult:
             "partial": self.comparison.n < self.examples,
             "headline": self.task.headline,
             "scores": {
-                id_: {name: as_json_number(value) for name, value in values.items()}
+                id_: {name: to_finite(value) for name, value in values.items()}
                 for id_, values in self.comparison.values.items()
             },
             "groups": {id_: self.comparison.groups(id_) for id_ in self.comparison.values},
@@ -267,40 +273,47 @@ class ComparisonResult:
 DIFFERENCE = ("systems", "difference", "95 % interval", "p", "p (Holm)")
 
 
-def difference_cells(found: Any) -> tuple[object, ...]:
-    """Which systems, how far they are apart, and how sure that is: what all tables of differences begin with."""
-    interval = shown_interval(found.low, found.high, signed=True)
-    return f"{found.b} − {found.a}", found.value, interval, shown_p(found.p), shown_p(found.p_holm)
+def make_difference_cells(difference: Paired) -> tuple[object, ...]:
+    """Return the first cells of a row of differences: systems, difference, interval, p values."""
+    interval = format_interval((difference.low, difference.high), signed=True)
+    systems = f"{difference.b} − {difference.a}"
+    return systems, difference.value, interval, format_p(difference.p), format_p(difference.p_holm)
 
 
-def differences_table(id_: str, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
-    """Pairs of systems, without columns that say nothing; one test needs no correction."""
-    silent = [all(row[position] is None for row in rows) for position in range(len(columns))]
-    silent[columns.index("p (Holm)")] |= len(rows) == 1
-    kept = [position for position, is_silent in enumerate(silent) if not is_silent]
+def make_differences_table(id_: str, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
+    """Return a table of pairs of systems without empty columns; one test needs no correction."""
+    empty = [all(row[position] is None for row in rows) for position in range(len(columns))]
+    empty[columns.index("p (Holm)")] |= len(rows) == 1
+    kept = [position for position, is_empty in enumerate(empty) if not is_empty]
     return Table(id_, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows], note)
 
 
-def size(task: Task, n: int, clusters: int) -> str:
-    """How many examples there are, and what is resampled if that is not the same."""
-    unit = {"answer": "passage", "track": "dialogue"}.get(task.kind, "cluster") + "s" * (clusters > 1)
-    return f"n = {n:,}" + (f" in {clusters:,} {unit}, resampled whole" if clusters < n else "")
+def describe_size(task: Task, n: int, clusters: int) -> str:
+    """Return the number of examples, and of the clusters that are resampled if these are fewer."""
+    if clusters == n:
+        return f"n = {n:,}"
+    unit = task.type.resampling_unit
+    text = _("n = {n:,} in {clusters:,} {units}; the bootstrap draws whole {all_units}")
+    all_units = Message(f"{unit}s")
+    return text.format(n=n, clusters=clusters, units=all_units if clusters > 1 else Message(unit), all_units=all_units)
 
 
-def systems_table(task: Task, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
-    """Systems with their letters; a metric that is the only one stands in the title, and failures where replies may."""
+def make_systems_table(task: Task, columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], note: str) -> Table:
+    """Return systems with their letters; the only metric is in the title, failures are shown if there are any."""
     metrics = {row[0] for row in rows}
-    cut = len(metrics) == 1
-    name = f"{task.short}, {metrics.pop()}" if cut else task.short
-    title = f"{name}: best first; systems that share a letter are not told apart at 5 %"
+    has_one = len(metrics) == 1
+    name = f"{task.short}, {metrics.pop()}" if has_one else task.short
+    title = _("{name}: best first; systems with the same letter do not differ significantly (α = 5 %)").format(
+        name=name
+    )
     position = columns.index(FAILED)
-    is_silent = all(row[position] is None for row in rows)
-    kept = [k for k in range(cut, len(columns)) if k != position or not is_silent]
+    is_empty = all(row[position] is None for row in rows)
+    kept = [k for k in range(has_one, len(columns)) if k != position or not is_empty]
     return Table(title, tuple(columns[k] for k in kept), [tuple(row[k] for k in kept) for row in rows], note)
 
 
-def shown_p(value: float | None) -> str | None:
-    """A p value as people read it."""
+def format_p(value: float | None) -> str | None:
+    """Return a p value as text."""
     if value is None or value != value:
         return None
     return "<0.001" if value < 0.001 else f"{value:.3f}"
@@ -320,8 +333,8 @@ def compare_files(
     on_progress: OnProgress | None = None,
 ) -> ComparisonResult:
     """Read, check and compare prediction files on the same examples."""
-    files = system_names(predictions)
-    skipped = left_out(task, skip, headline_only=headline_only)
+    files = name_systems(predictions)
+    skipped = find_uncompared_metrics(task, skip, headline_only=headline_only)
     systems = {n: read_predictions(p, task, examples, partial=partial, skip=skipped) for n, p in files.items()}
     return compare_answers(
         task, examples, systems, gold, files, skip=skipped, rounds=rounds, seed=seed, on_progress=on_progress
@@ -350,12 +363,12 @@ def compare_answers(
     return ComparisonResult(task, gold, len(examples), files, comparison)
 
 
-def system_names(paths: Sequence[Path]) -> dict[str, Path]:
-    """A short name per file: its stem, or as much of its path as it takes to tell the files apart."""
+def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return a short name per file: its stem, with as much of its path as makes it unique."""
     if len(paths) < 2:
-        raise DanseoError("name at least two prediction files to compare")
+        raise DanseoError(_("name at least two prediction files to compare"))
     if len({path.resolve() for path in paths}) < len(paths):
-        raise DanseoError("the same prediction file is named twice; compare different ones")
+        raise DanseoError(_("the same prediction file is named twice; compare different ones"))
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join((*path.parts[-depth:-1], path.stem)) for path in paths]
         if len(set(names)) == len(paths):

@@ -1,1 +1,1 @@
-"""One model behind HTTP: requests of many clients answered together, and a page to try it."""
+"""One model behind HTTP: requests of many clients in common batches, and a page to try it."""

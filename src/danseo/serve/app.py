@@ -1,9 +1,11 @@
 """The HTTP service: POST /predict, /health, /schema, and the page at /."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl
@@ -17,12 +19,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from danseo import __version__
-from danseo.data.lines import BadLine, Line, given_line, read_line
+from danseo.data.input_reader import BadLine, InputLine, make_line, read_line
 from danseo.errors import DanseoError, DataError
-from danseo.predict.opening import Opened
-from danseo.predict.records import Wanted, answered, schema
-from danseo.serve.batching import Batcher, Busy
-from danseo.tasks.task import Task
+from danseo.inference.output import RecordOptions, predict_records, read_record_schema
+from danseo.inference.predict import LoadedModel
+from danseo.language import LANGUAGES, choose_page_language, list_script_words, translate
+from danseo.serve.batching import Batcher, QueueFull, count_characters
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -30,7 +32,9 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
+    "Vary": "Accept-Language",
 }
+BODY_SECONDS = 60
 PAGES = {
     "/": ("page.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
@@ -40,20 +44,22 @@ PAGES = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What a service takes."""
+    """Limits of a service."""
 
     most_bytes: int = 1 << 20
-    """Of a request."""
+    """Bytes of a request."""
     most_items: int = 256
     """Texts in a request."""
+    most_characters: int = 20_000
+    """Characters of a text: others wait for it."""
     batch: int = 64
-    """Texts answered together."""
+    """Texts per batch."""
     room: int = 1024
-    """Texts that may wait."""
+    """Texts that may wait in the queue."""
 
 
-class Refused(Exception):
-    """A request that is not answered, with the status that says why."""
+class RequestError(Exception):
+    """A rejected request with its HTTP status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -61,169 +67,186 @@ class Refused(Exception):
 
 
 class Service:
-    """One model, and what clients may ask of it."""
+    """Handles the requests for one model."""
 
-    def __init__(self, opened: Opened, limits: Limits) -> None:
-        self.opened, self.limits = opened, limits
-        self.batcher = Batcher(self._answer, most=limits.batch, room=limits.room)
+    def __init__(self, loaded: LoadedModel, limits: Limits) -> None:
+        self.loaded, self.limits = loaded, limits
+        self.batcher = Batcher(self._predict_lines, max_batch=limits.batch, room=limits.room)
         self.answered = 0
 
-    def _answer(self, lines: Any, with_tags: bool) -> list[dict[str, Any]]:
-        return answered(self.opened.model, self.opened.task, lines, Wanted(text=True, tags=with_tags))
+    def _predict_lines(self, lines: Any, with_tags: bool) -> list[dict[str, Any]]:
+        options = RecordOptions(text=True, tags=with_tags, fixer=self.loaded.fixer)
+        return predict_records(self.loaded.model, self.loaded.task, lines, options)
 
-    async def reply(self, scope: Scope, receive: Receive) -> Response:
-        """One text or many; an answer for each, in order."""
+    async def handle_predict(self, scope: Scope, receive: Receive) -> Response:
+        """Predict one text or a list of them; return one record each, in order."""
         try:
-            asked = parsed(await self._body(scope, receive), self.limits)
-            items = asked if isinstance(asked, list) else [asked]
-            lines = [self._line(item, number) for number, item in enumerate(items, 1)]
-            hidden = hidden_parts(scope["query_string"])
-            records = await self.batcher.ask(lines, in_detail="tags" not in hidden) if lines else []
-        except Refused as refusal:
-            return said({"error": str(refusal)}, refusal.status)
-        except Busy as busy:
-            return said({"error": str(busy)}, 429, {"Retry-After": str(busy.seconds)})
+            payload = parse_body(await self._read_body(scope, receive), self.limits)
+            items = payload if isinstance(payload, list) else [payload]
+            lines = [self._parse_item(item, number) for number, item in enumerate(items, 1)]
+            for number, line in enumerate(lines, 1):
+                if count_characters(line) > (most := self.limits.most_characters):
+                    raise RequestError(413, f"item {number}: more than {most:,} characters; send it in parts")
+            hidden = list_hidden_fields(scope["query_string"])
+            records = await self.batcher.submit(lines, with_details="tags" not in hidden) if lines else []
+        except RequestError as refusal:
+            return make_response({"error": str(refusal)}, refusal.status)
+        except QueueFull as busy:
+            return make_response({"error": str(busy)}, 429, {"Retry-After": str(busy.seconds)})
         except DanseoError as error:
-            return said({"error": str(error)}, 500)
+            return make_response({"error": str(error)}, 500)
         self.answered += len(records)
-        records = [shortened(record, hidden) for record in records]
-        return said(records if isinstance(asked, list) else records[0])
+        records = [remove_fields(record, hidden) for record in records]
+        return make_response(records if isinstance(payload, list) else records[0])
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """What was sent, unless it is too much or something else."""
-        if header(scope, b"content-type").split(b";")[0].strip() != b"application/json":
-            raise Refused(415, "send JSON, with the header Content-Type: application/json")
-        content, more = b"", True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(400, "the request broke off")
-            content, more = content + message.get("body", b""), message.get("more_body", False)
-            if len(content) > self.limits.most_bytes:
-                raise Refused(413, f"more than {self.limits.most_bytes:,} bytes; send less at a time")
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the body; raise if it is too large or not JSON."""
+        if get_header(scope, b"content-type").split(b";")[0].strip() != b"application/json":
+            raise RequestError(415, "send JSON, with the header Content-Type: application/json")
+        content, more, due = b"", True, int(get_header(scope, b"content-length") or 0)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while more and max(due, len(content)) <= self.limits.most_bytes:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RequestError(400, "the request is incomplete; send it again")
+                    content, more = content + message.get("body", b""), message.get("more_body", False)
+        except TimeoutError:
+            raise RequestError(408, f"the body is incomplete after {BODY_SECONDS} s; send it faster") from None
+        if max(due, len(content)) > self.limits.most_bytes:
+            raise RequestError(413, f"more than {self.limits.most_bytes:,} bytes; send smaller requests")
         return content
 
-    def _line(self, item: Any, number: int) -> Line:
-        """An example from a text, or from an object with the fields of the task."""
+    def _parse_item(self, item: Any, number: int) -> InputLine:
+        """Return the example of a text, or of an object with the fields of the task."""
         if not isinstance(item, str | dict):
-            raise Refused(422, f"item {number}: a text or an object is due")
-        text = " ".join(item.splitlines()) if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+            raise RequestError(422, f"item {number}: not a text or an object; send one of them")
+        try:
+            text = " ".join(item.splitlines()) if isinstance(item, str) else to_strict_json(item)
+        except (ValueError, RecursionError):
+            raise RequestError(
+                422, f"item {number}: a number is not finite, or the nesting is too deep; correct it"
+            ) from None
         if isinstance(item, str) and text.lstrip().startswith("{"):
-            item = {"text": text}  # a text that begins with a brace is no object
-        with_pos = self.opened.model.reads_pos
+            item = {"text": text}  # a text that starts with a brace, not an object
+        with_pos = self.loaded.model.reads_pos
         try:
             content = text.encode()
             if isinstance(item, dict):
-                return given_line(item, number, self.opened.task, with_pos=with_pos)
-            found = read_line(content, number, self.opened.task, with_pos=with_pos)
+                return make_line(item, number, self.loaded.task, with_pos=with_pos)
+            found = read_line(content, number, self.loaded.task, with_pos=with_pos)
         except UnicodeEncodeError:
-            raise Refused(422, f"item {number}: half a surrogate pair, which is no character") from None
+            raise RequestError(422, f"item {number}: a lone surrogate is not a character; correct the text") from None
         except DataError as error:
             found = BadLine(number, str(error))
-        if isinstance(found, Line):
+        if isinstance(found, InputLine):
             return found
         reason = found.reason.removeprefix(f"line {number}: ") if isinstance(found, BadLine) else "the text is empty"
-        raise Refused(422, f"item {number}: {reason}")
+        raise RequestError(422, f"item {number}: {reason}")
 
-    async def health(self, request: Request) -> Response:
-        """Whether it answers, and what waits."""
-        facts = {"status": "ok", "model": self.opened.name, "task": self.opened.task.name, "danseo": __version__}
-        return said({**facts, "answered": self.answered, "waiting": self.batcher.held})
+    async def get_health(self, request: Request) -> Response:
+        """Return the state of the service and its queue."""
+        facts = {"status": "ok", "model": self.loaded.name, "task": self.loaded.task.name, "danseo": __version__}
+        facts |= {"fixed_by": self.loaded.fixer.name} if self.loaded.fixer else {}
+        return make_response({**facts, "answered": self.answered, "waiting": self.batcher.n_pending})
 
-    async def schema(self, request: Request) -> Response:
-        """What goes in and comes out."""
-        task = self.opened.task
-        facts: dict[str, Any] = {"task": task.name, "title": task.title, "kind": task.kind, "form": task.form}
-        facts |= {"model": self.opened.name, "labels": list(task.labels), "input": task.input.needs}
-        facts["fields"] = fields_of(task)
-        return said({**facts, "answer": schema(), "limits": vars(self.limits)})
+    async def get_schema(self, request: Request) -> Response:
+        """Return the task, the input fields and the schema of a record."""
+        task = self.loaded.task
+        facts: dict[str, Any] = {"task": task.name, "title": task.title, "type": task.type.name}
+        facts["is_pair"] = task.is_pair
+        facts |= {"model": self.loaded.name, "labels": list(task.labels), "input": task.input.needs}
+        facts["fields"] = task.type.request_fields(task)
+        return make_response({**facts, "answer": read_record_schema(), "limits": vars(self.limits)})
 
-    async def page(self, request: Request) -> Response:
-        """The page to try it, and its parts."""
+    async def get_page(self, request: Request) -> Response:
+        """Return the page to try the model, or one of its files."""
         name, kind = PAGES[request.url.path]
-        content = files("danseo.serve").joinpath("pages", name).read_bytes()
+        content = read_page_file(name)
+        if name == "page.html":
+            accepted = request.headers.get("accept-language", "")
+            content = self._render_page(content, choose_page_language(request.query_params.get("lang"), accepted))
         return Response(content, 200, HEADERS, f"{kind}; charset=utf-8")
 
+    def _render_page(self, template: str, language: str) -> str:
+        """Return the page in a language, with the words of its script."""
+        from jinja2 import Environment
 
-class Predict:
-    """POST /predict; the framework leads here, and Direct does without it."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self.service.reply(scope, receive)
-        await response(scope, receive, send)
+        task = self.loaded.task
+        words = list_script_words(read_page_file("page.js"), language)
+        words |= {text: translate(text, language) for text in (task.title, task.input.needs)}
+        jinja = Environment(autoescape=True)
+        context = {"_": partial(translate, language=language), "language": language, "languages": LANGUAGES}
+        return jinja.from_string(template).render(**context, words=to_strict_json(words))
 
 
-class Direct:
-    """What comes to be predicted goes past the framework, whose layers cost a tenth of a small network's answer."""
+class PredictShortcut:
+    """Sends POST /predict past the framework, whose layers cost a tenth of a small network's time."""
 
-    def __init__(self, predict: Predict, app: ASGIApp, hosts: Sequence[str]) -> None:
-        self.predict, self.app = predict, app
+    def __init__(self, service: Service, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self.service, self.app = service, app
         self.hosts = {host.encode() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_short = scope["type"] == "http" and scope["path"] == "/predict" and scope["method"] == "POST"
-        await (self.predict if is_short and self._knows(scope) else self.app)(scope, receive, send)
+        app, is_post = self.app, scope["type"] == "http" and scope["method"] == "POST"
+        if is_post and scope["path"] == "/predict" and self._is_known_host(scope):
+            app = await self.service.handle_predict(scope, receive)
+        await app(scope, receive, send)
 
-    def _knows(self, scope: Scope) -> bool:
-        """Whether the host is one of ours; of all others the framework decides."""
-        return b"*" in self.hosts or header(scope, b"host").split(b":")[0] in self.hosts
+    def _is_known_host(self, scope: Scope) -> bool:
+        """Return whether the host is known; the framework handles all others."""
+        return b"*" in self.hosts or get_header(scope, b"host").split(b":")[0] in self.hosts
 
 
-def header(scope: Scope, name: bytes) -> bytes:
-    """The value of a header; empty where it is not there."""
+def read_page_file(name: str) -> str:
+    """Return the text of a file of the page."""
+    return files("danseo.serve").joinpath("pages", name).read_text("utf-8")
+
+
+def get_header(scope: Scope, name: bytes) -> bytes:
+    """Return the value of a header, or nothing."""
     return next((value for key, value in scope["headers"] if key == name), b"")
 
 
-def parsed(content: bytes, limits: Limits) -> Any:
-    """What a body says."""
+def parse_body(content: bytes, limits: Limits) -> Any:
+    """Parse the JSON of a body and check its number of texts."""
     try:
-        asked = json.loads(content)
+        payload = json.loads(content)
     except (ValueError, RecursionError):
-        raise Refused(400, "the body is not valid JSON") from None
-    if isinstance(asked, list) and len(asked) > limits.most_items:
-        raise Refused(413, f"more than {limits.most_items} texts; send less at a time")
-    return asked
+        raise RequestError(400, "the body is not valid JSON; correct it") from None
+    if isinstance(payload, list) and len(payload) > limits.most_items:
+        raise RequestError(413, f"more than {limits.most_items} texts; send smaller requests")
+    return payload
 
 
-def hidden_parts(query: bytes) -> set[str]:
-    """The parts of records that a query does not ask for."""
+def to_strict_json(document: Any) -> str:
+    """Return JSON without NaN and infinity, like the output."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def list_hidden_fields(query: bytes) -> set[str]:
+    """Return the optional fields that a query does not request."""
     given = dict(parse_qsl(query.decode("latin-1"))) if query else {}
     return {name for name in ("text", "tags") if given.get(name) not in ("1", "true")}
 
 
-def fields_of(task: Task) -> dict[str, Any]:
-    """What the parts of an example are called in a request, where they have to be named."""
-    names = {
-        "relation": {"text": "sentence", "subject": "subject_entity", "object": "object_entity"},
-        "question": {"text": "context", "question": "question"},
-    }.get(task.form, {})
-    own = task.own
-    if own is None:
-        return names
-    parts = {name: getattr(own, name) or default for name, default in names.items()}
-    if task.form == "choices":
-        parts = {"text": own.text, **({"pair": own.pair} if own.pair else {}), "choices": list(own.choices)}
-    return parts
-
-
-def shortened(record: dict[str, Any], hidden: set[str]) -> dict[str, Any]:
-    """A record without the parts that were not asked for."""
+def remove_fields(record: dict[str, Any], hidden: set[str]) -> dict[str, Any]:
+    """Return a record without the hidden fields."""
     texts = {"text", "pair", "question", "turns", "subject", "object"} if "text" in hidden else set()
     return {key: value for key, value in record.items() if key not in texts and (key != "tags" or "tags" not in hidden)}
 
 
-def said(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON, with the policy that all answers carry."""
+def make_response(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a JSON response with the security headers."""
     return JSONResponse(document, status, {**HEADERS, **(headers or {})})
 
 
-def make_app(opened: Opened, limits: Limits, hosts: list[str]) -> Direct:
-    """The application; hosts are the names it answers to."""
-    service = Service(opened, limits)
-    predict = Predict(service)
+def make_app(loaded: LoadedModel, limits: Limits, hosts: list[str]) -> PredictShortcut:
+    """Return the application; hosts are the accepted host names."""
+    service = Service(loaded, limits)
+
+    async def predict(request: Request) -> Response:
+        return await service.handle_predict(request.scope, request.receive)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -233,9 +256,9 @@ def make_app(opened: Opened, limits: Limits, hosts: list[str]) -> Direct:
 
     routes = [
         Route("/predict", predict, methods=["POST"]),
-        Route("/health", service.health),
-        Route("/schema", service.schema),
-        *(Route(path, service.page) for path in PAGES),
+        Route("/health", service.get_health),
+        Route("/schema", service.get_schema),
+        *(Route(path, service.get_page) for path in PAGES),
     ]
     guard = Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    return Direct(predict, Starlette(routes=routes, middleware=[guard], lifespan=lifespan), hosts)
+    return PredictShortcut(service, Starlette(routes=routes, middleware=[guard], lifespan=lifespan), hosts)

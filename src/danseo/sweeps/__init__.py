@@ -1,1 +1,1 @@
-"""Many runs: what to run, in which order, on what, and never twice."""
+"""Many runs: sweeps, searches with Optuna, tuning of a training command, and mining of hard examples."""

@@ -1,4 +1,4 @@
-"""The loop of a sweep: free slots take the next run, ended runs are noted, until nothing is left."""
+"""The loop of a sweep: start runs on free slots and record how they end, until none is left."""
 
 import json
 import os
@@ -9,23 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from danseo.config.base import flatten_config
 from danseo.display.table import Table
 from danseo.runs.index import read_record
-from danseo.runs.locks import Locks
-from danseo.settings.declaring import flat
-from danseo.sweeps.board import Board
-from danseo.sweeps.clock import Clock
-from danseo.sweeps.local import Ended
+from danseo.runs.lock import RunLocks
+from danseo.sweeps.local_executor import EndedRun
 from danseo.sweeps.plan import Point
-from danseo.sweeps.schedule import Entry, Schedule, Standing, State
-from danseo.sweeps.worker import Order, is_done, leave_reason
+from danseo.sweeps.progress import SweepProgress
+from danseo.sweeps.queue import Availability, Entry, RunQueue, State
+from danseo.sweeps.runtime_estimate import SWEEP_LOG, RuntimeEstimator
+from danseo.sweeps.worker import Order, is_done, write_reason
 
-_TICK = 0.25
-_WATCH = 1.0
+_POLL_SECONDS = 0.25
+_PRUNE_SECONDS = 1.0
 
 
 class Executor(Protocol):
-    """Where runs run."""
+    """Starts runs in other processes, here or on a cluster."""
 
     def capacity(self) -> int: ...
 
@@ -33,7 +33,7 @@ class Executor(Protocol):
 
     def start(self, order: Order) -> None: ...
 
-    def poll(self, seconds: float) -> list[Ended]: ...
+    def poll(self, seconds: float) -> list[EndedRun]: ...
 
     def stop(self, name: str) -> None: ...
 
@@ -41,50 +41,50 @@ class Executor(Protocol):
 
 
 class Source(Protocol):
-    """Where points come from, and who wants to know what became of them."""
+    """Gives out points, and learns how their runs ended."""
 
-    def more(self, free: int) -> list[Point]: ...
+    def next_points(self, free: int) -> list[Point]: ...
 
     @property
-    def is_dry(self) -> bool: ...
+    def is_exhausted(self) -> bool: ...
 
-    def ended(self, point: Point, state: State) -> None: ...
+    def report_end(self, point: Point, state: State) -> None: ...
 
-    def hopeless(self, point: Point) -> str: ...
+    def prune_reason(self, point: Point) -> str: ...
 
-    def earlier(self) -> list[str]: ...
+    def list_earlier_runs(self) -> list[str]: ...
 
     def tables(self) -> list[Table]: ...
 
 
-class Listed:
-    """The points of a grid or a list: all of them, at once."""
+class PointList:
+    """The points of a grid or a list, given out all at once."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.points = list(points)
 
-    def more(self, free: int) -> list[Point]:
+    def next_points(self, free: int) -> list[Point]:
         points, self.points = self.points, []
         return points
 
     @property
-    def is_dry(self) -> bool:
+    def is_exhausted(self) -> bool:
         return not self.points
 
-    def ended(self, point: Point, state: State) -> None:
-        """Nobody waits for it."""
+    def report_end(self, point: Point, state: State) -> None:
+        """Do nothing: a list does not depend on results."""
 
-    def hopeless(self, point: Point) -> str:
+    def prune_reason(self, point: Point) -> str:
         return ""
 
-    def earlier(self) -> list[str]:
+    def list_earlier_runs(self) -> list[str]:
         return []
 
     def tables(self) -> list[Table]:
         return []
 
 
-class Journal:
+class SweepLog:
     """The events of a sweep as JSON lines; several sweeps may share the file."""
 
     def __init__(self, path: Path) -> None:
@@ -94,130 +94,135 @@ class Journal:
         record = {"time": round(time.time(), 3), "process": os.getpid(), "run": run, "state": state, **facts}
         line = json.dumps(record, ensure_ascii=False) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab", buffering=0) as file:  # one write, so that lines of others stay whole
+        with self.path.open("ab", buffering=0) as file:  # one write, so that lines of other processes stay intact
             file.write(line.encode())
 
 
 class Driver:
-    """Drives a source's points through an executor."""
+    """Runs the points of a source with an executor."""
 
     def __init__(
-        self, source: Source, executor: Executor, locks: Locks, clock: Clock, journal: Journal, *, root: Path,
-        retries: int = 0, force: bool = False, quiet: bool = False,
+        self, source: Source, executor: Executor, locks: RunLocks, estimator: RuntimeEstimator, log: SweepLog, *,
+        root: Path, retries: int = 0, force: bool = False, quiet: bool = False,
     ) -> None:  # fmt: skip
-        self.source, self.executor, self.locks, self.clock, self.journal = source, executor, locks, clock, journal
-        self.root, self.started = root, time.time()
+        self.source, self.executor, self.locks = source, executor, locks
+        self.estimator, self.log, self.root, self.started = estimator, log, root, time.time()
         self.force_before = self.started if force else None
         self.points: dict[str, Point] = {}
-        self.schedule = Schedule(retries)
-        self.board = Board(self.schedule, self.points, clock, quiet=quiet)
-        self._settled: set[str] = set()
-        self._watched = 0.0
-        self._waits = False
+        self.queue = RunQueue(retries)
+        self.progress = SweepProgress(self.queue, self.points, estimator, quiet=quiet)
+        self._reported: set[str] = set()
+        self._last_check = 0.0
+        self._noted_waiting = False
         self._tokens: dict[str, str] = {}
 
-    def run(self) -> Schedule:
-        """Until every run is done, has failed or was pruned; workers end with it, however it ends."""
+    def run(self) -> RunQueue:
+        """Run until every run is done, failed or pruned; when this returns, no worker lives and no lock is held."""
         try:
-            with self.board:
-                self._fill()
-                while not (self.schedule.is_over and self.source.is_dry):
-                    for ended in self.executor.poll(_TICK):
-                        self._note(ended)
+            with self.progress:
+                self._start_runs()
+                while not (self.queue.is_over and self.source.is_exhausted):
+                    for ended in self.executor.poll(_POLL_SECONDS):
+                        self._record_end(ended)
                     self._prune()
-                    self._settle()
-                    self._fill()
-                    self.board.refresh(self.executor.where)
+                    self._report_ends()
+                    self._start_runs()
+                    self.progress.refresh(self.executor.where)
         finally:
             self.executor.close()
-        return self.schedule
+            for entry in self.queue.in_state("running"):  # a worker that was stopped may leave its lock
+                self.locks.release_for(entry.name, self._tokens[entry.name])
+        return self.queue
 
-    def _fill(self) -> None:
-        """Give free slots something to do."""
-        self.board.slots = max(1, self.executor.capacity())
-        free = self.executor.capacity() - len(self.schedule.of("running"))
-        for point in self.source.more(max(0, free - len(self.schedule.ready(time.time())))):
+    def _start_runs(self) -> None:
+        """Start runs on free slots."""
+        self.progress.slots = max(1, self.executor.capacity())
+        free = self.executor.capacity() - len(self.queue.in_state("running"))
+        for point in self.source.next_points(max(0, free - len(self.queue.ready(time.time())))):
             self.points[point.name] = point
-            self.schedule.add(point.name, self.clock.seconds(point))
-            self.journal.write(point.name, "done" if self._standing(point.name) == "done" else "queued")
-        while free > 0 and (entry := self.schedule.take(time.time(), self._standing)):
+            self.queue.add(point.name, self.estimator.seconds(point))
+            self.log.write(point.name, "done" if self._availability(point.name) == "done" else "queued")
+        while free > 0 and (entry := self.queue.take(time.time(), self._availability)):
             self._start(entry)
             free -= 1
-        self._settle()
-        self._say_who_waits()
+        self._report_ends()
+        self._note_waiting()
 
-    def _say_who_waits(self) -> None:
-        """Once, when all that is left is in other hands."""
-        left = self.schedule.of("queued")
-        if left and not self.schedule.of("running") and not self._waits and self.locks.is_held(left[0].name):
-            self._waits = True
-            self.board.note(f"waiting for {len(left)} run{'s' if len(left) > 1 else ''} that another process has")
+    def _note_waiting(self) -> None:
+        """Report once that all remaining runs belong to other processes."""
+        queued = self.queue.in_state("queued")
+        is_waiting = queued and not self.queue.in_state("running") and self.locks.is_held(queued[0].name)
+        if is_waiting and not self._noted_waiting:
+            self._noted_waiting = True
+            self.progress.note(f"waiting for {len(queued)} run{'s' if queued[1:] else ''} that another process has")
 
-    def _standing(self, name: str) -> Standing:
+    def _availability(self, name: str) -> Availability:
         if is_done(self.points[name].run.path, self.force_before):
             return "done"
         return "held" if self.locks.is_held(name) else "free"
 
     def _start(self, entry: Entry) -> None:
         point = self.points[entry.name]
-        anew = self.force_before if entry.attempts == 1 else None  # a retry goes on from the checkpoint
+        anew = self.force_before if entry.attempts == 1 else None  # a retry resumes from the checkpoint
         self._tokens[entry.name] = uuid.uuid4().hex
         runs, stale = str(point.run.path.parent), self.locks.stale
-        order = Order(point.name, flat(point.config), str(self.root), runs, None, anew, stale, self._tokens[entry.name])
-        self.executor.start(replace(order, series=str(self._series(point.run.path.parent))))
-        self.journal.write(entry.name, "running", attempt=entry.attempts, where=self.executor.where(entry.name))
-        self.board.event(entry, "started")
+        order = Order(
+            point.name, flatten_config(point.config), str(self.root), runs, None, anew, stale, self._tokens[entry.name]
+        )
+        self.executor.start(replace(order, series=str(self._make_series_folder(point.run.path.parent))))
+        self.log.write(entry.name, "running", attempt=entry.attempts, where=self.executor.where(entry.name))
+        self.progress.event(entry, "started")
 
-    def _series(self, runs: Path) -> Path:
-        """The folder in which the runs of this sweep agree on how to compute."""
-        folder = runs / ".gears" / self.journal.path.name.removesuffix(".sweep.jsonl")
+    def _make_series_folder(self, runs: Path) -> Path:
+        """Make the folder in which the runs of this sweep agree on precision and attention."""
+        folder = runs / ".compute" / self.log.path.name.removesuffix(SWEEP_LOG)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _note(self, ended: Ended) -> None:
-        """A run left its slot."""
+    def _record_end(self, ended: EndedRun) -> None:
+        """Record a run that left its slot."""
         ending, error = ended.ending, ended.error
-        if ending in ("failed", "pruned"):  # the worker is dead; of one on another machine the lock cannot know
+        if ending in ("failed", "pruned"):  # the worker is dead, which its lock cannot know on another machine
             self.locks.release_for(ended.name, self._tokens[ended.name])
         if ending == "failed" and self.locks.is_held(ended.name):
-            ending, error = "held", ""  # its lock was lost to somebody who now runs it
+            ending, error = "held", ""  # another process took over its lock and runs it
         if ending in ("failed", "pruned"):
-            error = error or self.schedule.entries[ended.name].error or ending
-            self._leave(self.points[ended.name], error, is_pruned=ending == "pruned")
+            error = error or self.queue.entries[ended.name].error or ending
+            self._write_reason(self.points[ended.name], error, is_pruned=ending == "pruned")
         if ending == "done":
-            self._learn(self.schedule.entries[ended.name])
-        entry = self.schedule.end(ended.name, ending, time.time(), error)
-        self.journal.write(entry.name, entry.state if ending != "lost" else "lost", ending=ending, error=error)
+            self._learn(self.queue.entries[ended.name])
+        entry = self.queue.end(ended.name, ending, time.time(), error)
+        self.log.write(entry.name, entry.state if ending != "lost" else "lost", ending=ending, error=error)
         if ending in ("failed", "lost") and entry.state == "queued":
-            self.board.event(entry, "retry" if ending == "failed" else "lost")
+            self.progress.event(entry, "retry" if ending == "failed" else "lost")
 
     def _learn(self, ended: Entry) -> None:
-        """Expect of the queued runs what the ended one took."""
-        self.clock.learn(read_record(self.points[ended.name].run), time.time() - ended.started)
-        for entry in self.schedule.of("queued"):
-            entry.seconds = self.clock.seconds(self.points[entry.name])
+        """Update the expected times of queued runs from the ended one."""
+        self.estimator.learn(read_record(self.points[ended.name].run), time.time() - ended.started)
+        for entry in self.queue.in_state("queued"):
+            entry.seconds = self.estimator.seconds(self.points[entry.name])
 
-    def _leave(self, point: Point, error: str, *, is_pruned: bool) -> None:
-        """The reason into the run directory, unless somebody else has begun to work there."""
+    def _write_reason(self, point: Point, error: str, *, is_pruned: bool) -> None:
+        """Write the reason into the run directory, unless another process has begun to work there."""
         lock = self.locks.acquire(point.name)
         if lock:
-            leave_reason(point.run, point.config, error, is_pruned=is_pruned)
+            write_reason(point.run, point.config, error, is_pruned=is_pruned)
             lock.release()
 
     def _prune(self) -> None:
-        """Stop what the source gives no hope."""
-        if time.monotonic() - self._watched < _WATCH:
+        """Stop the runs that the source prunes."""
+        if time.monotonic() - self._last_check < _PRUNE_SECONDS:
             return
-        self._watched = time.monotonic()
-        for entry in self.schedule.of("running"):
-            if reason := self.source.hopeless(self.points[entry.name]):
+        self._last_check = time.monotonic()
+        for entry in self.queue.in_state("running"):
+            if reason := self.source.prune_reason(self.points[entry.name]):
                 entry.error = reason
                 self.executor.stop(entry.name)
 
-    def _settle(self) -> None:
-        """Tell the source and the board what is final."""
-        for entry in self.schedule.of("done", "failed", "pruned"):
-            if entry.name not in self._settled:
-                self._settled.add(entry.name)
-                self.source.ended(self.points[entry.name], entry.state)
-                self.board.event(entry, entry.state)
+    def _report_ends(self) -> None:
+        """Report final states to the source and the progress display."""
+        for entry in self.queue.in_state("done", "failed", "pruned"):
+            if entry.name not in self._reported:
+                self._reported.add(entry.name)
+                self.source.report_end(self.points[entry.name], entry.state)
+                self.progress.event(entry, entry.state)

@@ -1,4 +1,4 @@
-"""What a sweep comes to: its run directories, and what is done already."""
+"""The runs of a sweep: their directories, their sizes, and which are done."""
 
 import json
 from collections.abc import Mapping
@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from danseo.config import RunConfig
+from danseo.config.base import flatten_config, incidental_names
+from danseo.config.run import RunConfig
 from danseo.data import find
 from danseo.errors import DanseoError
-from danseo.experiment import check_weights, identity_of
-from danseo.models.families import check_fit, family_of
-from danseo.runs.directory import Run, as_started, run_path
+from danseo.models.registry import check_config_for_task, get_family
+from danseo.models.run_plan import compute_identity
 from danseo.runs.index import Record, find_runs, read_record
-from danseo.settings.declaring import flat, incidental
+from danseo.runs.store import Run, find_run_path
+from danseo.runs.training_data import check_example_weights
 from danseo.tasks import TASKS, get_task
 
-_BASE = 12 * 12 * 768**2  # parameters of a base model
-_LEARNING = 3  # a way forward, and twice that back
+_BASE_PARAMETERS = 12 * 12 * 768**2
+_TRAINING_COST = 3  # a forward pass, and a backward pass that costs twice as much
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class Point:
     config: RunConfig
     run: Run
     work: float
-    """Examples that the encoder reads, over all epochs and evaluations; one that it learns from counts three times."""
+    """Examples in all epochs and evaluations; a training example counts three times."""
     parameters: float
     model: str
-    """What the model's folder holds, as a hash, or which Hub id it is."""
+    """A hash of the model's folder, or its Hub id."""
 
     @property
     def name(self) -> str:
@@ -38,49 +39,48 @@ class Point:
 
 
 class Planner:
-    """Turns configs into points; data files and models are looked at once each, and the Hub only where it may be."""
+    """Turns configs into points; each data file and model is read once, and the Hub only if allowed."""
 
     def __init__(self, root: Path, runs: Path, *, offline: bool = False) -> None:
         self.root, self.runs, self.offline = root.resolve(), runs.resolve(), offline
         self.hashes: dict[str, dict[str, str]] = {}
         self.examples: dict[str, dict[str, int]] = {}
-        """Task -> split -> how many there are."""
+        """Task -> split -> number of examples."""
         self.parameters: dict[str, float] = {}
         self.unseen: list[str] = []
-        """Models of the Hub that are not on this machine, so that their size is not known."""
+        """Models of the Hub that are not on this machine; their size is unknown."""
         self._identities: dict[tuple[str, str, str], dict[str, str]] = {}
 
     def point(self, config: RunConfig) -> Point:
-        """The run directory of a config, checked: the data, the model, and who else uses the directory."""
+        """Return the run of a config; check its data, its model and its directory."""
         self._read_data(config.task)
         if config.model not in self.parameters:
             self.parameters[config.model] = self._size(config)
-        check_fit(config, get_task(config.task))
+        check_config_for_task(config, get_task(config.task))
         check_folds(config, self.examples[config.task]["train"])
         identity = self._identity(config)
-        config = as_started(self.runs, config, identity)
-        run = Run(run_path(self.runs, config, identity))
+        run = Run(find_run_path(self.runs, config, identity))
         model = identity.get("model", config.model)
-        point = Point(config, run, self.work(flat(config)), self.parameters[config.model], model)
+        point = Point(config, run, self.work(flatten_config(config)), self.parameters[config.model], model)
         _check_directory(point)
         return point
 
     def work(self, settings: Mapping[str, Any]) -> float:
-        """How many examples a run of these settings reads; a floor goes over them once."""
-        counts, limit = self.examples[settings["task"]], settings["limit"]
+        """Return the work of a run with these settings; a baseline reads every example once."""
+        counts, limit = self.examples[settings["task"]], settings["max_train_samples"]
         train = min(limit or counts["train"], counts["train"])
-        if not family_of(settings["model"]).is_gradual:
+        if not get_family(settings["model"]).trains_with_torch:
             return train + counts["dev"]
         epochs = settings["train.epochs"]
-        judged = counts["dev"] / (1 if settings["train.select_on"] == "dev" else 2)
-        return float(_LEARNING * train * epochs + judged * max(1, settings["train.evaluations"] * epochs))
+        evaluated = counts["dev"] / (1 if settings["train.select_on"] == "dev" else 2)
+        return float(_TRAINING_COST * train * epochs + evaluated * max(1, settings["train.evals_per_epoch"] * epochs))
 
     def _size(self, config: RunConfig) -> float:
-        """The parameters of a model; offline one of the Hub is looked for on this machine alone."""
-        size = family_of(config.model).size(config.model, config.trust_remote_code, self.offline)
+        """Return the parameters of a model; offline, a model of the Hub is looked up in the local cache only."""
+        size = get_family(config.model).count_parameters(config.model, config.trust_remote_code, self.offline)
         if size is None:
             self.unseen.append(config.model)
-        return size or _BASE
+        return size or _BASE_PARAMETERS
 
     def _read_data(self, name: str) -> None:
         if name in self.hashes:
@@ -94,56 +94,58 @@ class Planner:
         key = config.task, config.model, config.train.example_weights
         if key not in self._identities:
             if config.train.example_weights:
-                check_weights(config, find.load(get_task(config.task), "train", self.root))
-            self._identities[key] = identity_of(config, self.hashes[config.task])
+                check_example_weights(config, find.load(get_task(config.task), "train", self.root))
+            self._identities[key] = compute_identity(config, self.hashes[config.task], get_family(config.model))
         return self._identities[key]
 
 
 def check_folds(config: RunConfig, examples: int) -> None:
-    """Refuse more folds than there are examples, and a fold that is none of them."""
-    count = min(config.limit or examples, examples)
-    if config.folds and not 2 <= config.folds <= count:
-        raise DanseoError(f"folds = {config.folds}: should be from 2 to {count}, the training examples")
-    if config.fold and config.fold >= config.folds:
-        raise DanseoError(f"fold = {config.fold}: with folds = {config.folds} they are numbered from 0")
+    """Refuse more folds than examples, and a fold number that does not exist."""
+    count = min(config.max_train_samples or examples, examples)
+    if config.n_folds and not 2 <= config.n_folds <= count:
+        raise DanseoError(f"n_folds = {config.n_folds}: should be from 2 to {count}, the training examples")
+    if config.fold and config.fold >= config.n_folds:
+        raise DanseoError(f"fold = {config.fold}: with n_folds = {config.n_folds} they are numbered from 0")
 
 
 def _check_directory(point: Point) -> None:
-    """Refuse a directory that holds another run, under whatever name it came there."""
+    """Refuse a directory that holds a run with other settings."""
     path = point.run.path
     if path.exists() and not path.is_dir():
-        raise DanseoError(f"{path} is a file where a run directory is due; move it away")
+        raise DanseoError(f"{path} is a file, but a run folder belongs there; move the file away")
     if not (path / "config.toml").is_file():
         return
-    own, there = flat(point.config), flat(point.run.config)
+    planned, existing = flatten_config(point.config), flatten_config(point.run.config)
     ignored = (
-        *incidental(RunConfig),
+        *incidental_names(RunConfig),
         "model",
         "train.example_weights",
-        *(() if {own["task"], there["task"]} <= {*TASKS} else ("task",)),
+        *(() if {planned["task"], existing["task"]} <= {*TASKS} else ("task",)),
     )
-    differing = [name for name in own if own[name] != there[name] and name not in ignored]
+    differing = [name for name in planned if planned[name] != existing[name] and name not in ignored]
     if differing:
         name = differing[0]
         raise DanseoError(
-            f"{path} holds another run ({name} = {there[name]}, not {own[name]}); move it away, or use another --runs"
+            f"{path} holds another run ({name} = {existing[name]}, not {planned[name]}); move it away, or choose "
+            "another --runs"
         )
 
 
-def records_of(runs: Path) -> list[Record]:
-    """The runs of a folder that may not be there yet."""
+def read_records(runs: Path) -> list[Record]:
+    """Return the runs of a folder; none if it does not exist."""
     return find_runs(runs) if runs.is_dir() else []
 
 
-def state_of(point: Point) -> str:
-    """done, failed, pruned, unfinished or new."""
+def read_state(point: Point) -> str:
+    """Return the state of a run: done, failed, pruned, unfinished or new."""
     return read_record(point.run).status if (point.run.path / "config.toml").is_file() else "new"
 
 
 def read_evaluations(path: Path) -> list[dict[str, Any]]:
-    """The evaluations that a running run has logged; a line that is being written does not count."""
+    """Return the logged evaluations of a running run, without a last line that is being written."""
     try:
         lines = path.read_text("utf-8").split("\n")[:-1]
-        return [json.loads(line) for line in lines]
-    except (OSError, ValueError):
+        found = [json.loads(line) for line in lines]
+        return found if all(isinstance(line, dict) for line in found) else []
+    except (OSError, ValueError, RecursionError):
         return []

@@ -1,68 +1,85 @@
-"""A sweep: a TOML file in, ordinary runs out; the story on one screen."""
+"""Run a sweep: a TOML file in, ordinary runs out."""
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+import sys
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from danseo.display.escaping import say
+from danseo.display.table import Table, compact
+from danseo.ensembling.ensemble import EnsembleOptions, make_ensemble
+from danseo.errors import DanseoError
 from danseo.extras import require
-from danseo.models.families import family_of
-from danseo.runs.directory import Run
-from danseo.runs.index import in_order, read_record
-from danseo.runs.locks import Locks
-from danseo.sweeps.driver import Driver, Executor, Journal, Listed, Source
-from danseo.sweeps.forecast import Forecast, SearchForecast, make_forecast
-from danseo.sweeps.local import LocalExecutor
-from danseo.sweeps.outcome import Outcome
-from danseo.sweeps.preparing import Options, Prepared, make_folder, prepare
-from danseo.sweeps.space import Sweep
-from danseo.sweeps.studies import PlannedStudy
+from danseo.files import write_atomically
+from danseo.launcher import interruptible
+from danseo.models.registry import encoder_facts, get_family
+from danseo.runs.index import Record, natural_sort_key, read_record
+from danseo.runs.lock import RunLocks
+from danseo.runs.store import Run
+from danseo.sweeps.driver import Driver, Executor, PointList, Source, SweepLog
+from danseo.sweeps.dry_run import Forecast, SearchForecast, make_forecast
+from danseo.sweeps.local_executor import LocalExecutor
+from danseo.sweeps.plan import Point
+from danseo.sweeps.preparation import PreparedSweep, SweepOptions, make_folder, prepare
+from danseo.sweeps.queue import RunQueue, State
+from danseo.sweeps.runtime_estimate import SWEEP_LOG
+from danseo.sweeps.sweep_file import EnsembleTable, Sweep
+from danseo.tables.ablation import ENDING, AblationStudy
+from danseo.tables.runs import make_run_table
+from danseo.tables.seeds import make_seed_tables
+
+_MISSING = "folds-of-"  # with the name of the first fold, the name of an ensemble that does not exist yet
 
 
-def run_sweep(given: Path | Sweep, options: Options) -> Outcome:
-    """Plan, run and collect; whatever is wrong with the input shows before anything starts."""
+def run_sweep(given: Path | Sweep, options: SweepOptions) -> "SweepResult":
+    """Plan, run and collect; errors in the input are raised before anything starts."""
     prepared = prepare(given, options)
     path = prepared.sweep.path
-    require(*needed_packages(prepared, options))
+    require(*list_required_packages(prepared, options))
+    if sys.platform == "win32" and options.executor == "local" and not prepared.is_done(options.force):
+        raise DanseoError("sweeps on this computer need Linux or macOS; on Windows, use WSL or --executor ray")
     make_folder(prepared.planner.runs)
-    study = PlannedStudy(prepared, path.stem) if prepared.sweep.study else None
+    study = StudyCells(prepared, path.stem) if prepared.sweep.study else None
     if study:
         study.write()
-    source = make_source(prepared)
+    source = make_source(prepared, quiet=options.quiet)
     driver = Driver(
         source,
         make_executor(prepared, options),
-        Locks(prepared.planner.runs),
-        prepared.clock,
-        Journal(prepared.planner.runs / f"{path.stem}.sweep.jsonl"),
+        RunLocks(prepared.planner.runs),
+        prepared.estimator,
+        SweepLog(prepared.planner.runs / f"{path.stem}{SWEEP_LOG}"),
         root=prepared.planner.root,
         retries=options.retries,
         force=options.force,
         quiet=options.quiet,
     )
     with interruptible():
-        schedule = driver.run()
+        queue = driver.run()
         if study:
             study.join_folds(quiet=options.quiet)
-    names = sorted({*driver.points, *source.earlier()}, key=in_order)
-    return Outcome(schedule, [read_record(Run(prepared.planner.runs / name)) for name in names], source.tables())
+    names = sorted({*driver.points, *source.list_earlier_runs()}, key=natural_sort_key)
+    records = [read_record(Run(prepared.planner.runs / name)) for name in names]
+    if isinstance(source, EnsembledPoints):
+        return SweepResult(queue, records, [], [read_record(run) for run in source.made], source.errors)
+    return SweepResult(queue, records, source.tables())
 
 
-def needed_packages(prepared: Prepared, options: Options) -> dict[str, None]:
-    """What has to be installed for the runs that are not done; a cluster has packages of its own."""
+def list_required_packages(prepared: PreparedSweep, options: SweepOptions) -> dict[str, None]:
+    """Return the packages that unfinished runs need; a cluster has its own packages."""
     if prepared.is_done(options.force):
         return {}
-    here = [point for point in prepared.points if options.executor == "local"]
-    configs = [point.config for point in here]
-    models = (package for c in configs for package in family_of(c.model).packages(c.model, c.task))
+    configs = [point.config for point in prepared.points if options.executor == "local"]
+    models = (package for c in configs for package in get_family(c.model).required_packages(c.model, c.task))
     search = ("optuna",) if prepared.sweep.search else ()
     return dict.fromkeys((*models, *search, *(("ray",) if options.executor == "ray" else ())))
 
 
-def forecast(path: Path, options: Options) -> Forecast | SearchForecast:
-    """What run_sweep would do, without the Hub; a Ray cluster is asked for its room."""
-    prepared = prepare(path, options, offline=True)
+def forecast(given: Path | Sweep, options: SweepOptions) -> Forecast | SearchForecast:
+    """Return what run_sweep would do, without the Hub; a Ray cluster reports its capacity."""
+    prepared = prepare(given, options, offline=True)
     slots = len(prepared.devices)
     if options.executor == "ray":
         executor = make_executor(prepared, options)
@@ -71,8 +88,8 @@ def forecast(path: Path, options: Options) -> Forecast | SearchForecast:
     return make_forecast(prepared, slots, force=options.force)
 
 
-def make_executor(prepared: Prepared, options: Options) -> Executor:
-    """Processes of this machine, or tasks of a Ray cluster."""
+def make_executor(prepared: PreparedSweep, options: SweepOptions) -> Executor:
+    """Return the executor: processes of this machine, or tasks of a Ray cluster."""
     if options.executor == "local" or prepared.is_done(options.force):
         return LocalExecutor(prepared.devices)
     from danseo.sweeps.ray_executor import RayExecutor
@@ -80,28 +97,137 @@ def make_executor(prepared: Prepared, options: Options) -> Executor:
     return RayExecutor(options.ray_address, prepared.sweep.resources, options.slots)
 
 
-def make_source(prepared: Prepared) -> Source:
-    """The listed points, or the trials of a study."""
+def make_source(prepared: PreparedSweep, *, quiet: bool) -> Source:
+    """Return the source of points: a list, or the trials of a study."""
+    if prepared.sweep.ensemble:
+        return EnsembledPoints(prepared, prepared.sweep.ensemble, quiet=quiet)
     if prepared.sweep.search is None:
-        return Listed(prepared.points)
-    from danseo.sweeps.search import Trials
+        return PointList(prepared.points)
+    from danseo.sweeps.trials import SearchTrials
 
-    return Trials(prepared.sweep, prepared.planner)
+    return SearchTrials(prepared.sweep, prepared.planner)
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """A polite kill ends the sweep as Ctrl-C does: workers first."""
+class EnsembledPoints(PointList):
+    """The points of a grid or a list; an ensemble is made as soon as its last member is done."""
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def __init__(self, prepared: PreparedSweep, table: EnsembleTable, *, quiet: bool) -> None:
+        super().__init__(prepared.points)
+        self.groups = [{point.name for point in members} for members in prepared.groups]
+        self.runs, self.root, self.quiet = prepared.planner.runs, prepared.planner.root, quiet
+        self.options = EnsembleOptions(table.method, table.weights, table.select)
+        self.done: set[str] = set()
+        self.made: list[Run] = []
+        self.errors: list[str] = []
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def report_end(self, point: Point, state: State) -> None:
+        """Make the ensembles whose last missing member this is."""
+        if state != "done":
+            return
+        self.done.add(point.name)
+        for members in self.groups:
+            if point.name in members and members <= self.done:
+                self._make_ensemble(sorted(members, key=natural_sort_key))
+
+    def _make_ensemble(self, members: list[str]) -> None:
+        try:
+            run = make_ensemble([self.runs / name for name in members], str(self.root), self.runs, self.options)
+        except DanseoError as error:
+            self.errors.append(str(error))
+            return
+        self.made.append(run)
+        if not self.quiet:
+            say(f"{run.path.name}: {len(members)} members combined")
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The runs of a sweep, and how they ended."""
+
+    queue: RunQueue
+    records: list[Record]
+    searched: list[Table]
+    """The trials of a search; empty without one."""
+    ensembles: list[Record] | None = None
+    """The ensembles of [ensemble]; None without one."""
+    ensemble_errors: list[str] = field(default_factory=list)
+
+    @property
+    def failed_runs(self) -> list[str]:
+        return [entry.name for entry in self.queue.in_state("failed")]
+
+    def tables(self) -> list[Table]:
+        """Return the trials of a search, and all runs with their errors; with ensembles, the seeds and their mean."""
+        if self.ensembles is not None:
+            shown = [*self.records, *self.ensembles]
+            tasks = dict.fromkeys(record.task for record in shown if record.status != "corrupted")
+            return [compact(table) for task in tasks for table in make_seed_tables(shown, task)]
+        table = compact(make_run_table(self.records))
+        folder = self.records[0].run.path.parent if self.records else Path()
+        where = f"`danseo runs {relative_folder(folder)} --paths` shows the directories"
+        return [*self.searched, replace(table, note="\n".join(filter(None, (table.note, where))))]
+
+    def as_dict(self) -> dict[str, Any]:
+        records = {record.run.path.name: record for record in self.records}
+        rows = [
+            {
+                "run": str(records[entry.name].run.path),
+                "state": entry.state,
+                "error": entry.error or None,
+                "seconds": records[entry.name].surroundings.get("seconds"),
+                "score": records[entry.name].score(),
+            }
+            for entry in self.queue.entries.values()
+        ]
+        counts = {state: len(self.queue.in_state(state)) for state in ("done", "failed", "pruned")}
+        trials = {"trials": self.searched[0].as_dict()} if self.searched else {}
+        return {**counts, "runs": rows, **trials, **self._describe_ensembles()}
+
+    def _describe_ensembles(self) -> dict[str, Any]:
+        if self.ensembles is None:
+            return {}
+        made = [{"run": str(record.run.path), "score": record.score()} for record in self.ensembles]
+        tables = [table.as_dict() for table in self.tables()]
+        return {"ensembles": made, "ensemble_errors": self.ensemble_errors, "tables": tables}
+
+
+def relative_folder(folder: Path) -> Path:
+    """Return the folder relative to the current one, if it is inside."""
+    current = Path.cwd()
+    return folder.relative_to(current) if folder.is_relative_to(current) else folder
+
+
+class StudyCells:
+    """The cells of a study by the names of their runs, for the table of the ablation."""
+
+    def __init__(self, prepared: PreparedSweep, name: str) -> None:
+        self.name, self.runs, self.root = name, prepared.planner.runs, prepared.planner.root
+        load_facts = partial(encoder_facts, offline=prepared.planner.offline)
+        self.parts = {
+            cell: [[prepared.planner.point(config).name for config in folds] for folds in by_seed]
+            for cell, by_seed in prepared.sweep.cells(load_facts).items()
+        }
+        self.joined: dict[str, str] = {}
+        """First fold -> the ensemble of all of them."""
+
+    def write(self) -> None:
+        """Write the study next to its runs; ensembles that do not exist yet count as unfinished."""
+        cells = {
+            cell: [
+                folds[0] if len(folds) == 1 else self.joined.get(folds[0], f"{_MISSING}{folds[0]}") for folds in by_seed
+            ]
+            for cell, by_seed in self.parts.items()
+        }
+        text = json.dumps(AblationStudy(self.name, cells).as_dict(), ensure_ascii=False, indent=2)
+        write_atomically(self.runs / f"{self.name}{ENDING}", text + "\n")
+
+    def join_folds(self, *, quiet: bool) -> None:
+        """Average the folds of each cell and seed if all of them are done."""
+        for folds in [folds for by_seed in self.parts.values() for folds in by_seed if len(folds) > 1]:
+            if all(Run(self.runs / name).is_finished for name in folds):
+                made = make_ensemble([self.runs / name for name in folds], str(self.root), self.runs, EnsembleOptions())
+                self.joined[folds[0]] = made.path.name
+                if not quiet:
+                    say(f"{made.path.name}: the {len(folds)} folds of {folds[0]} together")
+        if self.joined:
+            self.write()

@@ -1,4 +1,4 @@
-"""One run, in a process of its own: it owns the run's lock, dies with its parent, and leaves its error behind."""
+"""One run of a sweep in its own process, which holds the run's lock and dies with its parent."""
 
 import ctypes
 import hashlib
@@ -15,17 +15,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from danseo.sweeps.schedule import Ending
+from danseo.sweeps.queue import Ending
 
 DONE, FAILED, HELD, FOUND = 0, 1, 75, 76
-"""How the process ends."""
+"""Exit codes of a worker."""
 _DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 _PARENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Order:
-    """All that a worker needs to know; plain values, so that it travels as JSON."""
+    """The work of one worker, in plain values that JSON can hold."""
 
     name: str
     settings: dict[str, Any]
@@ -33,12 +33,12 @@ class Order:
     runs: str
     device: str | None = None
     force_before: float | None = None
-    """Start anew unless the run has finished after this time."""
+    """Run again unless the run finished after this time."""
     stale: float = 60.0
     token: str | None = None
-    """By which the lock shows whose worker has it."""
+    """The token of the lock, which identifies the worker."""
     threads: int = 0
-    """What the plan gives it, whatever the shell had; train.threads goes before."""
+    """CPU threads, whatever the environment has; train.num_threads goes before."""
     series: str | None = None
     """The folder in which the runs of the sweep agree on precision and attention."""
 
@@ -47,16 +47,16 @@ class Order:
 
 
 def work(order: Order, on_loss: Callable[[], None] = lambda: os._exit(HELD)) -> tuple[Ending, str]:
-    """Do the run unless somebody else has it; returns how it ended and, for a failure, why."""
-    from danseo.runs.directory import Run
-    from danseo.runs.locks import Heart, Locks, Owner
+    """Do the run unless another process has it; return how it ended and, if it failed, why."""
+    from danseo.runs.lock import Heartbeat, Owner, RunLocks
+    from danseo.runs.store import Run
 
     runs = Path(order.runs)
-    lock = Locks(runs, stale=order.stale).acquire(order.name, Owner.me(order.token))
+    lock = RunLocks(runs, stale=order.stale).acquire(order.name, Owner.me(order.token))
     if lock is None:
         return "held", ""
     try:
-        with Heart(lock, on_loss):
+        with Heartbeat(lock, on_loss):
             run = Run(runs / order.name)
             if is_done(run.path, order.force_before):
                 return "found", ""
@@ -66,21 +66,21 @@ def work(order: Order, on_loss: Callable[[], None] = lambda: os._exit(HELD)) -> 
 
 
 def is_done(path: Path, force_before: float | None) -> bool:
-    """Whether the run is finished, and recently enough where it is to be done anew."""
+    """Return whether the run is finished, and not before the time of a sweep with --force."""
     with suppress(OSError):
         return (path / "scores.json").stat().st_mtime >= (force_before or 0.0)
     return False
 
 
 def _run(order: Order, run: Any) -> tuple[Ending, str]:
-    from danseo.config import RunConfig
+    from danseo.config.base import update_config
+    from danseo.config.run import RunConfig
     from danseo.errors import DanseoError
     from danseo.experiment import run_experiment
-    from danseo.models.families import family_of
-    from danseo.settings.values import with_settings
+    from danseo.models.registry import get_family
 
-    config = with_settings(RunConfig(task=order.settings["task"], model=order.settings["model"]), order.settings)
-    if order.threads and family_of(config.model).is_gradual:
+    config = update_config(RunConfig(task=order.settings["task"], model=order.settings["model"]), order.settings)
+    if order.threads and get_family(config.model).trains_with_torch:
         _use_threads(order.threads)
     options: dict[str, Any] = {
         "device": order.device,
@@ -91,37 +91,37 @@ def _run(order: Order, run: Any) -> tuple[Ending, str]:
     try:
         done = run_experiment(config, Path(order.root), run.path.parent, quiet=True, **options)
         if done.path != run.path:
-            raise DanseoError(f"the run came out as {done.path.name}; did the data or the model change meanwhile?")
+            raise DanseoError(f"the run was written to {done.path.name}; did the data or the model change meanwhile?")
     except DanseoError as error:
         message = str(error)
-    except Exception as error:  # a bug, or a library's complaint: one line for the table, the rest in a file
+    except Exception as error:  # a bug or an error of a library: one line for the table, the traceback in a file
         message = f"{type(error).__name__}: {' '.join(str(error).split())[:300] or 'no message'} (see traceback.txt)"
-        leave_reason(run, config, message, traceback.format_exc())
+        write_reason(run, config, message, traceback.format_exc())
         return "failed", message
     else:
         return "done", ""
-    leave_reason(run, config, message)
+    write_reason(run, config, message)
     return "failed", message
 
 
 def _use_threads(count: int) -> None:
-    with suppress(ImportError):  # which the run will say better
+    with suppress(ImportError):  # the run itself reports it better
         import torch
 
         torch.set_num_threads(count)
 
 
 def series_file(order: Order) -> Path | None:
-    """Where runs of this sweep agree how to compute: those of one model, one kind of device and the same wishes."""
+    """Return the file in which runs with the same model, device type and settings agree on precision and attention."""
     if order.series is None:
         return None
-    wishes = [order.settings.get(name) for name in ("model", "train.precision", "train.attention")]
-    key = json.dumps([*wishes, (order.device or "any").split(":")[0]])
+    shared = [order.settings.get(name) for name in ("model", "train.precision", "train.attn_implementation")]
+    key = json.dumps([*shared, (order.device or "any").split(":")[0]])
     return Path(order.series) / f"{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
 
-def leave_reason(run: Any, config: Any, message: str, trace: str = "", *, is_pruned: bool = False) -> None:
-    """The settings and the reason, so that the run shows in every table, failed or pruned."""
+def write_reason(run: Any, config: Any, message: str, trace: str = "", *, is_pruned: bool = False) -> None:
+    """Write the settings of a failed or pruned run and the reason, so that tables can show them."""
     from danseo.errors import DanseoError
     from danseo.tasks import get_task
 
@@ -134,11 +134,11 @@ def leave_reason(run: Any, config: Any, message: str, trace: str = "", *, is_pru
 
 
 def die_with_parent(parent: int) -> None:
-    """However the parent ends, this process ends too: by the kernel where it can, else by looking now and then."""
+    """End this process when its parent ends: by the kernel if it can, else by a thread that checks."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(FAILED)  # it was gone before the kernel knew
+        os._exit(FAILED)  # the parent ended before the call
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,1 +1,1 @@
-"""Running text: documents, morphemes, letters, identity."""
+"""Running text: documents, morphemes, normalization."""

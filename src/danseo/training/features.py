@@ -1,4 +1,4 @@
-"""What training knows of a model: inputs of numbers, and an objective; needs no torch."""
+"""The interface between models and training: features and objectives; needs no torch."""
 
 from __future__ import annotations
 
@@ -15,43 +15,38 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 IGNORED = -100
 Outputs = dict[str, Any]
-"""What the network made of one features record: numpy arrays without padding."""
+"""Outputs of the network for one features record: numpy arrays without padding."""
 
 
 @dataclass(slots=True)
 class Features:
-    """One input of the network; an example may have several (windows) and says which it belongs to."""
+    """One input of the network; an example may have several (windows)."""
 
     example: int
     ids: list[int]
     segments: list[int]
     fields: dict[str, Any] = field(default_factory=dict)
-    """What the objective itself needs: offsets, word positions, labels."""
+    """Values for the objective: offsets, word positions, labels."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 class Objective(Protocol):
-    """What a network is trained for; it holds no weights."""
-
-    usual_weight: float | None
-    """What an ordinary training example weighs in the loss, where long ones weigh more than short ones."""
+    """The loss of a network, and how its outputs are read; it holds no weights."""
 
     def begin_step(self, number: int, batch: Sequence[Features]) -> None:
-        """Called before every training step with its number and its whole batch, for what is drawn anew each time."""
+        """Prepare a training step, for objectives that sample at every step."""
 
-    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The summed loss of the batch and the weight it is summed over."""
+    def loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return the summed loss of the batch, and the weight that it is summed over."""
 
-    def unpack(
-        self, outputs: dict[str, Tensor], batch: dict[str, Tensor], features: Sequence[Features]
-    ) -> list[Outputs]:
-        """The outputs of each features record as numpy arrays, padding cut off."""
+    def unpack(self, outputs: dict[str, Tensor], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
+        """Return the outputs of each features record as numpy arrays without padding."""
 
 
-def padded(rows: Sequence[Any], value: int) -> Array:
-    """Rows of different length, lists or arrays, as one table."""
+def pad_rows(rows: Sequence[Any], value: int) -> Array:
+    """Return rows of different length, lists or arrays, as one padded table."""
     width = max(len(row) for row in rows)
     table = np.full((len(rows), width), value, dtype=np.int64)
     for number, row in enumerate(rows):
@@ -59,6 +54,11 @@ def padded(rows: Sequence[Any], value: int) -> Array:
     return table
 
 
-def as_array(output: Any) -> Array:
-    """What a network made, in full precision: a tensor on whatever device, or what is an array already."""
+def split_row(row: Any, features: Sequence[Features]) -> list[Array]:
+    """Split values of all tokens of a batch into those of each record."""
+    return [part.copy() for part in np.split(to_array(row), np.cumsum([len(record) for record in features])[:-1])]
+
+
+def to_array(output: Any) -> Array:
+    """Return a tensor from any device, or an array, as an array in full precision."""
     return output if isinstance(output, np.ndarray) else output.float().cpu().numpy()

@@ -4,31 +4,41 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Answer = dict | tuple[int, dict, str] | None
-"""A chat completion; a status, headers and body; or None for a cut connection."""
+Answer = dict | tuple[int, dict, str | bytes] | Callable[[BaseHTTPRequestHandler], None] | None
+"""A chat completion; a status, headers and body; a function that writes anything; or None for a cut connection."""
 
 
-def said(text: str, finish: str = "stop", **message) -> dict:
+def make_completion(text: str, finish: str = "stop", **message) -> dict:
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}
     return {"choices": [{"message": {"content": text, **message}, "finish_reason": finish}], "usage": usage}
 
 
 @contextmanager
-def serving(answer: Callable[[dict, int], Answer], *, enforces: bool = True):
-    """The server's URL and the bodies that came in; `answer` gets a body and how often it came before."""
+def serving(answer: Callable[[dict, int], Answer], *, enforces: bool = True, name: str = "stub"):
+    """The server's URL and the bodies that came in; `answer` gets a body and how often it came before.
+
+    A server with the name llama.cpp holds replies to a grammar, and fills JSON of a schema with blanks.
+    """
     bodies: list[dict] = []
     seen: dict[str, int] = {}
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        def version_string(self) -> str:
+            return name
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+            if "zq7319" in body.get("grammar", ""):
+                return self.reply(make_completion('{"word":"zq7319"}'))
+            if "word" in schema.get("properties", {}) and name == "llama.cpp":
+                return self.reply(make_completion("{" + " \t" * 20, "length"))
             if "word" in schema.get("properties", {}):
-                return self.reply(said('{"word":"zq7319"}' if enforces else '{"word":"서울"}'))
+                return self.reply(make_completion('{"word":"zq7319"}' if enforces else '{"word":"서울"}'))
             with lock:
                 bodies.append(body | {"authorization": self.headers.get("authorization")})
                 key = json.dumps(body["messages"], ensure_ascii=False)
@@ -40,8 +50,12 @@ def serving(answer: Callable[[dict, int], Answer], *, enforces: bool = True):
             if found is None:
                 self.connection.close()
                 return
+            if callable(found):
+                with suppress(OSError):  # the caller has left
+                    found(self)
+                return
             status, headers, text = found if isinstance(found, tuple) else (200, {}, json.dumps(found))
-            content = text.encode()
+            content = text.encode() if isinstance(text, str) else text
             self.send_response(status)
             for name, value in {**headers, "content-length": str(len(content))}.items():
                 self.send_header(name, value)

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from danseo.cli import main
-from danseo.cli.prompting import prompt_config
-from danseo.recipes import configured
-from danseo.sample import write_sample
+from danseo.data.sample import write_sample
+from danseo.runs.store import Run
 from danseo.tasks import TASKS
-from tests.models.llm.stub import said, serving
-from tests.models.llm.test_server import knowing
+from tests.models.llm.stub import make_completion, serving
+from tests.models.llm.test_server_backend import knowing
 from tests.tiny import read_split, tiny_decoder
 
 
@@ -38,8 +37,8 @@ def small(tmp_path_factory, sample):
 def run(capsys, *arguments) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
-    said = capsys.readouterr()
-    return ended.value.code, said.out, said.err
+    shown = capsys.readouterr()
+    return ended.value.code, shown.out, shown.err
 
 
 def examples(small: Path, task: str) -> list:
@@ -75,55 +74,37 @@ def test_a_prompted_run_is_an_ordinary_run(small, tmp_path, capsys):
 
 def test_new_lines_are_shown_their_nearest_examples(small, tmp_path, capsys):
     train = read_split(small / "data", "ynat", "train")
-    with serving(lambda body, before: said('{"label":"정치"}')) as (url, bodies):
+    with serving(lambda body, before: make_completion('{"label":"정치"}')) as (url, bodies):
         command = ("prompt", "ynat", "-m", "server:stub", "--url", url, "--data", small / "data", "--runs", tmp_path)
-        code, out, err = run(capsys, *command, "--shots", 2, "--pick", "nearest", "--json")
+        code, out, err = run(capsys, *command, "--shots", 2, "--shot-selection", "nearest", "--json")
         assert code == 0, err
-        folder, asked = Path(json.loads(out)["run"]), len(bodies)
+        folder, sent = Path(json.loads(out)["run"]), len(bodies)
         lines = tmp_path / "lines.txt"
         lines.write_text(train[7].text + "\n", "utf-8")
         code, out, err = run(capsys, "predict", folder, lines)
         assert code == 0, err
-    told = [message["content"] for message in bodies[asked]["messages"]]
-    assert len(told) == 6  # the task, two examples with their replies, the question
-    assert train[7].text in told[3]  # the nearest comes last
+    messages = [message["content"] for message in bodies[sent]["messages"]]
+    assert len(messages) == 6  # the task, two examples with their replies, the question
+    assert train[7].text in messages[3]  # the nearest comes last
     kept = folder / "model" / "neighbours.jsonl"
-    for content, message in (('{"no": 1}\n', "not what a run keeps"), (None, "did not keep")):
+    for content, message in (('{"no": 1}\n', "corrupted"), (None, "lost")):
         kept.write_text(content) if content else kept.unlink()
         code, _, err = run(capsys, "predict", folder, lines)
         assert code == 2
         assert message in err
 
 
-def test_a_server_is_asked_killed_and_asked_again(small, tmp_path, capsys):
-    dev = examples(small, "ner")
-    gold = knowing(dev, "ner")
-    with serving(lambda body, before: said(gold(body))) as (url, bodies):
-        command = ("prompt", "ner", "-m", "server:stub", "--url", url, "--data", small / "data", "--runs", tmp_path)
-        code, _, err = run(capsys, *command, "--limit-calls", 5)
-        assert code == 3
-        assert "the same command goes on" in err
-        code, out, err = run(capsys, *command, "--json")
-        assert code == 0, err
-    assert len(bodies) == len(dev)
-    document = json.loads(out)
-    assert document["environment"]["enforced"] is True
-    assert document["scores"]["dev"][0]["value"] == 100
-    assert "calls.jsonl" in {path.name for path in Path(document["run"]).iterdir()}
-    assert "stub" in Path(document["run"]).name
-
-
 def test_failures_are_a_column_of_tables(small, tmp_path, capsys):
-    with serving(lambda body, before: said("모르겠습니다")) as (url, _):
+    with serving(lambda body, before: make_completion("모르겠습니다")) as (url, _):
         command = ("prompt", "ynat", "-m", "server:stub", "--url", url, "--data", small / "data", "--runs", tmp_path)
         code, out, err = run(capsys, *command)
     assert code == 0, err
     assert "failed" in out
-    assert "100.00 %" in out
+    assert "failed %" in out
     code, out, _ = run(capsys, "runs", tmp_path, "--format", "csv")
     assert "failed %" in out.splitlines()[0]
     assert run(capsys, "train", "ynat", "-m", "majority", "--data", small / "data", "--runs", tmp_path)[0] == 0
-    for table in ("seed000", "sweep"):
+    for table in ("seeds", "sweep"):
         code, out, err = run(capsys, "runs", tmp_path, "--table", table, "--task", "ynat", "--format", "csv")
         assert code == 0, err
         rows = [line.split(",") for line in out.splitlines()]
@@ -146,14 +127,6 @@ def test_failures_are_a_column_of_tables(small, tmp_path, capsys):
     assert list(json.loads(out)["failed_percent"].values()) == [100.0]
 
 
-def test_dev_is_parted_as_for_trained_models():
-    """Otherwise they could not be compared or joined: a premise of nli is wholly in one half."""
-    config, _, _ = prompt_config(
-        TASKS["nli"], "server:stub", None, (), {"url": "http://127.0.0.1:1/v1", "trust_remote_code": False}
-    )
-    assert config.train.halves == configured("nli", "majority", "default", {}).train.halves == 2
-
-
 def test_a_dry_run_shows_three_prompts_and_asks_nothing(small, tmp_path, capsys):
     command = ("prompt", "nli", "-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--data", small / "data")
     code, out, err = run(capsys, *command, "--runs", tmp_path / "runs", "--dry-run", "--json")
@@ -169,11 +142,11 @@ def test_a_dry_run_shows_three_prompts_and_asks_nothing(small, tmp_path, capsys)
     [
         (("-m", "server:x"), "server: models need --url"),
         (("-m", "server:x", "--url", "nowhere"), "is no address"),
-        (("-m", "klue/roberta-base"), "danseo prompt asks llm:"),
+        (("-m", "klue/roberta-base"), "danseo prompt takes llm:"),
         (("-m", "llm:"), "names no model"),
         (("-m", "llm:/no/such/folder"), "/no/such/folder"),
-        (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--mode", "likelihood"), "does not tell"),
-        (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--shape", "tsv"), "only entities"),
+        (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--mode", "likelihood"), "probability of every label"),
+        (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--output-format", "tsv"), "only entities"),
         (("-m", "server:x", "--url", "http://127.0.0.1:1/v1", "--prompt", "bad.txt"), "no part == user =="),
     ],
 )
@@ -189,9 +162,9 @@ def test_bad_input_is_one_line_before_anything_is_sent(arguments, message, small
 
 def test_a_model_without_room_is_refused(small, tmp_path, capsys):
     command = ("prompt", "ynat", "-m", f"llm:{small / 'tiny'}", "--data", small / "data", "--runs", tmp_path / "runs")
-    code, _, err = run(capsys, *command, "--context", 40)
+    code, _, err = run(capsys, *command, "--max-context-length", 40)
     assert code == 2
-    assert "use a model that reads more" in err
+    assert "a longer context" in err
 
 
 def test_servers_are_not_trained(small, capsys):
@@ -206,7 +179,7 @@ def test_ner_systems_stand_in_one_table(small, tmp_path, capsys):
 
     def answer(body, before):
         text = gold(body)
-        return said(text if dev[0].text not in body["messages"][-1]["content"] else "모름")
+        return make_completion(text if dev[0].text not in body["messages"][-1]["content"] else "모름")
 
     options = ("--data", small / "data", "--runs", tmp_path / "runs")
     assert run(capsys, "train", "ner", "-m", "majority", *options)[0] == 0
@@ -218,8 +191,8 @@ def test_ner_systems_stand_in_one_table(small, tmp_path, capsys):
     rows = {row["model"]: row for row in json.loads(out)}
     served = rows["server:stub"]
     assert served["system"] == "prompted server"
-    assert served["entity P"] == 100
-    assert served["entity R"] < 100
+    assert served["entity P (micro)"] == 100
+    assert served["entity R (micro)"] < 100
     assert served["sentence %"] == pytest.approx(100 * (len(dev) - 1) / len(dev))
     assert served["failed %"] == pytest.approx(100 / len(dev), abs=1e-3)
     assert served["missed"] > 0
@@ -233,3 +206,49 @@ def test_ner_systems_stand_in_one_table(small, tmp_path, capsys):
     code, _, err = run(capsys, *command)
     assert code == 2
     assert "different sentences" in err
+
+
+def test_a_wrong_address_leaves_an_unfinished_run_unfinished(small, tmp_path, capsys):
+    def answer(body: dict, before: int):
+        return make_completion('{"label":"정치"}') if len(bodies) <= 12 else (404, {}, "no such model")
+
+    def status() -> str:
+        return Run(next(path for path in tmp_path.iterdir() if path.is_dir())).status
+
+    with serving(answer) as (url, bodies):
+        command = ("prompt", "ynat", "-m", "server:stub", "--data", small / "data", "--runs", tmp_path)
+        assert run(capsys, *command, "--url", url, "--limit-calls", 10)[0] == 3
+        assert status() == "unfinished"
+        assert run(capsys, *command, "--url", "http://127.0.0.1:9/v1")[0] == 1
+        assert status() == "unfinished"
+        code, _, err = run(capsys, *command, "--url", url)
+        assert (code, status()) == (3, "unfinished")
+        assert "12 replies are kept" in err
+
+
+def test_a_limit_answers_a_seeded_part_of_dev(small, tmp_path, capsys):
+    def guids(document: dict) -> list[str]:
+        return [json.loads(line)["guid"] for line in (Path(document["run"]) / "predictions/dev.jsonl").open()]
+
+    with serving(lambda body, before: make_completion('{"label":"정치"}')) as (url, bodies):
+        command = ("prompt", "ynat", "-m", "server:stub", "--url", url, "--data", small / "data", "--runs", tmp_path)
+        found = {}
+        for name, more in {"8": (), "8 again": ("--force",), "12": (), "8 seed 1": ("--seed", 1)}.items():
+            code, out, err = run(capsys, *command, "--limit", name.split()[0], *more, "--json")
+            assert code == 0, err
+            found[name] = guids(json.loads(out))
+        folder, sent = json.loads(out)["run"], len(bodies)
+        code, out, err = run(capsys, "eval", folder, "--data", small / "data", "--json")
+        assert code == 0, err
+        assert len(bodies) == sent == 8 + 8 + 12 + 8  # saved answers are scored, nothing is sent again
+        assert run(capsys, *command, "--json")[0] == 0
+    order = [example.guid for example in examples(small, "ynat")]
+    assert found["8"] == found["8 again"] == [guid for guid in order if guid in found["8"]]
+    assert len(found["8"]) == 8
+    assert set(found["8"]) < set(found["12"])
+    assert found["8"] != found["8 seed 1"]
+    out = run(capsys, "runs", tmp_path, "--format", "markdown")[1]
+    assert out.count("8 dev examples") == 2
+    assert out.count("12 dev examples") == 1
+    assert run(capsys, "report", tmp_path, "--data", small / "data", "--out", tmp_path / "page.html")[0] == 0
+    assert "12 dev examples" in (tmp_path / "page.html").read_text("utf-8")

@@ -1,1 +1,1 @@
-"""Encoders: a pretrained body, one head per kind of task."""
+"""Encoders: a pretrained body with one head per task type."""

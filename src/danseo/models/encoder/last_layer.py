@@ -1,17 +1,19 @@
-"""The last layer of an encoder, computed only where its states are read: at the first piece, or at the gaps."""
+"""Compute the last layer of an encoder only at some positions: the first token, or gaps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from danseo.models.encoder.packed_texts import PackedTexts, attend, is_packed
+
 _NAME = "danseo_last_layer"
 
 
 class LastLayer:
-    """Stands in for the self-attention of the last layer, so that only some positions ask, and all are asked.
+    """Replaces the self-attention of the last layer, so that only some positions are queries.
 
     It knows the layers of BERT's relatives; other families, and layers that are computed again in the backward pass,
     stay as they are.
@@ -20,6 +22,8 @@ class LastLayer:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.positions: Tensor | None = None
+        self.texts: PackedTexts | None = None
+        self.counts: Sequence[int] = ()
         attention = _last_attention(model)
         self.is_known = attention is not None
         if self.is_known:
@@ -29,41 +33,53 @@ class LastLayer:
             attention.output.register_forward_pre_hook(self._residual)
 
     @contextmanager
-    def at(self, positions: Tensor) -> Iterator[bool]:
-        """Within the block the body's states are those at the positions (rows x positions); says whether they are."""
-        attention = getattr(self.model.config, "_attn_implementation", None)
-        usable = self.is_known and attention in ("sdpa", "eager")
+    def at(
+        self, positions: Tensor, texts: PackedTexts | None = None, counts: Sequence[int] | None = None
+    ) -> Iterator[bool]:
+        """Compute only the states at some positions inside the block; yield whether that works.
+
+        Positions are columns of each row, and the states rows x positions. Those of packed texts are indices of tokens
+        with their count per text (one by default), and the states tokens x 1.
+        """
+        usable = self.is_known and (texts is not None) == is_packed(self.model)
         usable = usable and not getattr(self.model, "is_gradient_checkpointing", False)
         self.positions = positions if usable else None
+        self.texts, self.counts = texts, counts or [1] * len(positions)
         try:
             yield usable
         finally:
-            self.positions = None
+            self.positions = self.texts = None
 
     def _residual(self, module: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        return states if self.positions is None else (states[0], taken(states[1], self.positions))
+        return states if self.positions is None else (states[0], self._select(states[1]))
+
+    def _select(self, states: Tensor) -> Tensor:
+        assert self.positions is not None
+        if self.texts is not None:
+            return states[0].index_select(0, self.positions).unsqueeze(1)
+        return gather_states(states, self.positions)
 
     def _forward(self, hidden: Tensor, attention_mask: Tensor | None = None, **options: Any) -> Any:
         if self.positions is None:
             return self._whole(hidden, attention_mask, **options)
         inner = self.inner
-        query = self._heads(inner.query(taken(hidden, self.positions)))
-        key, value = (self._heads(part(hidden)) for part in (inner.key, inner.value))
+        query = self._split_heads(inner.query(self._select(hidden)))
+        key, value = (self._split_heads(part(hidden)) for part in (inner.key, inner.value))
+        dropout = inner.dropout.p if inner.training else 0.0
+        if self.texts is not None:
+            query, options = query.permute(2, 1, 0, 3), {"dropout_p": dropout, "scale": inner.scaling}
+            context = attend(query, key, value, self.counts, self.texts.lengths, window=None, causal=False, **options)
+            return context.flatten(2).transpose(0, 1), None
         context = torch.nn.functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=self._mask(attention_mask, query),
-            dropout_p=inner.dropout.p if inner.training else 0.0,
-            scale=inner.scaling,
+            query, key, value, self._mask(attention_mask, query), dropout_p=dropout, scale=inner.scaling
         )
         return context.transpose(1, 2).flatten(2), None
 
-    def _heads(self, states: Tensor) -> Tensor:
+    def _split_heads(self, states: Tensor) -> Tensor:
         return states.view(*states.shape[:2], -1, self.inner.attention_head_size).transpose(1, 2)
 
     def _mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """The rows of the mask that ask; it may have one row for all."""
+        """Return the rows of the mask for the queries; it may have one row for all."""
         assert self.positions is not None
         if mask is None:
             return None
@@ -73,7 +89,7 @@ class LastLayer:
 
 
 def _last_attention(model: Any) -> Any:
-    """The attention of the last layer where it is built as BERT's, else None."""
+    """Return the attention of the last layer if it is built as in BERT, else None."""
     layers = getattr(getattr(model.base_model, "encoder", None), "layer", [None])
     attention = getattr(layers[-1], "attention", None)
     inner = getattr(attention, "self", None)
@@ -81,13 +97,13 @@ def _last_attention(model: Any) -> Any:
     return attention if known else None
 
 
-def taken(states: Tensor, positions: Tensor) -> Tensor:
-    """The states at some positions of each row."""
+def gather_states(states: Tensor, positions: Tensor) -> Tensor:
+    """Return the states at some positions of each row."""
     return states.gather(1, positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
 
-def last_layer(model: Any) -> LastLayer:
-    """The one of a model; made at the first call."""
+def get_last_layer(model: Any) -> LastLayer:
+    """Return the LastLayer of a model; create it at the first call."""
     if not hasattr(model.base_model, _NAME):
         setattr(model.base_model, _NAME, LastLayer(model))
     found: LastLayer = getattr(model.base_model, _NAME)

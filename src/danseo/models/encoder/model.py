@@ -1,6 +1,5 @@
-"""An encoder as a model: it fits, predicts, saves and loads, whatever the kind of task."""
+"""The encoder model: training, prediction, saving and loading, for every task type."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,148 +7,153 @@ from typing import Any
 
 import torch
 
-from danseo.config import RunConfig
-from danseo.data.augmenting import origin_of
-from danseo.data.halves import in_half
-from danseo.data.weights import read_weights
+from danseo.config.base import update_config
+from danseo.config.run import RunConfig
+from danseo.data.augmentation import get_origin
+from danseo.data.dev_split import split_indices, take_split
+from danseo.data.example_weights import read_weights
 from danseo.errors import DanseoError, DataError, WorkFailed
-from danseo.models.encoder.cost import Cost, tokenizer_cost
-from danseo.models.encoder.int8 import to_bytes
-from danseo.models.encoder.kinds import kind_of
-from danseo.models.encoder.network import Network, load_network, load_pieces, save_network
-from danseo.models.encoder.trust import with_trust
-from danseo.models.protocol import Answers, Events, Fitted, Loading
+from danseo.files import to_finite
+from danseo.models.base import Answers, Events, LoadOptions, TrainResult, choose_select_positions
+from danseo.models.checkpoint import apply_trust
+from danseo.models.encoder.heads import get_head_class
+from danseo.models.encoder.int8 import quantize_to_int8
+from danseo.models.encoder.network import Network, load_encoder_tokenizer, load_network, save_network
+from danseo.models.encoder.tokenizer_report import TokenizerReport, make_tokenizer_report
 from danseo.records import Prediction
-from danseo.runs.directory import BEST, KEPT, Run
-from danseo.runs.scores import finite
-from danseo.runs.shapes import number
+from danseo.runs.schemas import is_number
+from danseo.runs.store import BEST, WEIGHTS, Run
 from danseo.scoring.score import measure
-from danseo.settings.values import with_settings
-from danseo.tasks.task import Task
-from danseo.training.batching import packed
+from danseo.tasktypes.base import Task
+from danseo.training.determinism import configure_torch, describe_conditions
+from danseo.training.distributed import Workers
 from danseo.training.features import Features, Outputs
-from danseo.training.fit import Fitting, Progress, kept_weights
-from danseo.training.loop import Engine, Plan, outputs_of
-from danseo.training.numbers import conditions, settle
-from danseo.training.optim import freeze
-from danseo.training.speed import ComputeMode, recorded_mode, settled_mode
-from danseo.training.workers import Workers
+from danseo.training.optimizers import freeze
+from danseo.training.precision import ComputeConfig, choose_compute_config, read_compute_config
+from danseo.training.trainer import Progress, Trainer, restore_weights
+from danseo.training.training_loop import BatchPlan, Engine, compute_outputs
 
 
 class Encoder:
-    """A pretrained body with a head."""
+    """A pretrained body with a task head."""
 
     def __init__(self, config: RunConfig, task: Task, workers: Workers, source: Path | None = None) -> None:
         self.config, self.task, self.workers, self.source = config, task, workers, source
-        settle(config.train, workers.device)
-        cls = kind_of(task)
-        self.kind = cls(task, load_pieces(config, cls.added_pieces(config.head), source), config.head, config.train)
+        configure_torch(config.train, workers.device)
+        cls = get_head_class(task)
+        self.task_head = cls(
+            task, load_encoder_tokenizer(config, cls.added_tokens(config.encoder), source), config.encoder, config.train
+        )
         if source:
             self._restore_head(source)
         torch.manual_seed(config.seed)
-        self.network: Network = load_network(config, self.kind, source, workers.device)
+        self.network: Network = load_network(config, self.task_head, source, workers.device)
         if config.train.gradient_checkpointing and not source:
             self.network.model.gradient_checkpointing_enable()
         if not source:
             freeze(self.network, config.train.freeze)
         self.frozen = sum(weight.numel() for weight in self.network.parameters() if not weight.requires_grad)
-        self.mode: ComputeMode | None = None
+        self.mode: ComputeConfig | None = None
 
     @property
     def reads_pos(self) -> bool:
-        """KLUE's own parser reads gold POS tags."""
-        return self.task.kind == "parse" and self.config.head.architecture == "official"
+        return self.task_head.reads_pos
 
-    # Fitting
+    # Training
 
-    def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> Fitted:
-        """Train, keep the best weights by the select half, and answer dev with them."""
-        cost = self.prepare(train, dev)
-        events.begin()
+    def prepare_data(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> None:
+        """Tokenize and check the examples."""
+        events.work_on(f"tokenizing {len(train):,} training and {len(dev):,} dev examples")
+        self.cost = self.prepare(train, dev)
+
+    def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> TrainResult:
+        """Train, keep the best weights by the select split, and answer dev with them."""
+        cost = self.cost
         if self.workers.is_first:
             events.run.write_json("preflight.json", cost.as_dict())
         events.note(cost.line())
-        self.workers.wait()
+        self.workers.barrier()
         progress = self.train_steps(events)
+        events.work_on("scoring the averaged weights")
         kept = self.score_kept(events.run, progress)
-        answers = self.predict_dev()
-        facts_of_answers = self.kind.answer_facts(self.dev)
+        events.work_on(f"predicting {len(self.dev):,} dev examples", len(self.dev_features))
+        answers = self.predict_dev(events.advance)
+        events.work_on("computing the loss on dev")
+        facts_of_answers = self.task_head.describe_predictions(self.dev)
         best = {"monitor": self.monitor, "best_step": progress.best_step, "steps": progress.step}
         loss = self.select_loss() if self.workers.is_first else None  # the others need not know
-        best |= {"select_score": finite(progress.best), "select_loss": finite(loss)}
+        best |= {"select_score": to_finite(progress.best), "select_loss": to_finite(loss)}
         best |= {"weights": kept} if kept else {}
         best |= facts_of_answers
         device, facts = str(self.workers.device), self.facts(progress)
-        return Fitted(answers, device, progress.seconds, facts, best | {"preflight": cost.as_dict()})
+        return TrainResult(answers, device, progress.seconds, facts, best | {"preflight": cost.as_dict()})
 
-    def prepare(self, train: Sequence[Any], dev: Sequence[Any]) -> Cost:
-        """Encode once; the cost of the tokenizer on dev comes out."""
-        self.train_features = self.kind.encode(train, with_gold=True)
+    def prepare(self, train: Sequence[Any], dev: Sequence[Any]) -> TokenizerReport:
+        """Encode train and dev once; return the tokenizer report."""
+        self.train_features = self.task_head.encode(train, with_gold=True)
         self.train_weights = self._weights(train)
         self.prepare_dev(dev)
         for examples, features in ((train, self.train_features), (self.dev, self.dev_features)):
-            self.kind.check_inputs(examples, features)
-        self.kind.learn_types(train)
-        self.kind.prepare_loss(self.train_features)
-        shown = {"train": self.kind.input_facts(train, self.train_features)}
-        shown["dev"] = self.kind.input_facts(self.dev, self.dev_features)
-        return replace(tokenizer_cost(self.kind, self.dev, self.dev_features), shown=shown if shown["dev"] else {})
+            self.task_head.check_inputs(examples, features)
+        self.task_head.learn_constraints(train)
+        self.task_head.prepare_loss(self.train_features)
+        shown = {"train": self.task_head.describe_inputs(train, self.train_features)}
+        shown["dev"] = self.task_head.describe_inputs(self.dev, self.dev_features)
+        return replace(
+            make_tokenizer_report(self.task_head, self.dev, self.dev_features), shown=shown if shown["dev"] else {}
+        )
 
     def _weights(self, train: Sequence[Any]) -> list[float] | None:
-        """How often each of the training features is to be drawn; a made example weighs what its origin does."""
+        """Return the sampling weight of each training record; an augmented example has that of its origin."""
         if not self.config.train.example_weights:
             return None
         weights = read_weights(Path(self.config.train.example_weights))
-        found = [weights.get(origin_of(train[record.example].guid), 1.0) for record in self.train_features]
+        found = [weights.get(get_origin(train[record.example].guid), 1.0) for record in self.train_features]
         if not any(found):  # of a fold, or of the first few examples
             raise DanseoError(
-                "train.example_weights: every example that is learned from weighs 0; raise limit, or leave some"
+                "train.example_weights: all training examples have weight 0; raise max_train_samples or change weights"
             )
         return found
 
     def prepare_dev(self, dev: Sequence[Any]) -> None:
-        """Encode what predict_dev and the scores of the select half are about."""
-        self.dev, self.dev_features = list(dev), self.kind.encode(dev, with_gold=True)
+        """Encode the dev examples."""
+        self.dev, self.dev_features = list(dev), self.task_head.encode(dev, with_gold=True)
 
     def train_steps(self, events: Events) -> Progress:
-        """Train on what prepare() encoded; the best weights by the select half remain."""
-        pieces = self.config.train.epochs * sum(map(len, self.train_features))
-        engine = self._engine(events.run, events.note, pieces, events.series)
-        chosen = self._half(self.config.train.select_on)
-        plan = Plan([len(record) for record in self.train_features], self.config.train, self.config.seed)
+        """Train on the encoded examples; keep the best weights on the select split."""
+        events.work_on("choosing the precision")
+        engine = self._engine(events.run, events.note, events.series)
+        chosen = self._select_split()
+        plan = BatchPlan([len(record) for record in self.train_features], self.config.train, self.config.seed)
         plan.weights = self.train_weights
-        fitting = Fitting(engine, self.train_features, self.config.train, self.config.seed, events.run, plan)
-        return fitting.run_to_end(lambda: self._headline(engine, *chosen), events)
+        trainer = Trainer(engine, self.train_features, self.config.train, self.config.seed, events.run, plan)
+        return trainer.train(lambda: self._fit_and_score(engine, *chosen), events)
 
     def score_kept(self, run: Run, fitted: Progress) -> dict[str, dict[str, float | None]]:
-        """The monitored metric of all weights that averaging kept, by half; the best ones are back at the end."""
+        """Return the monitored metric of all averaged weights, by split; restore the best weights."""
         scores: dict[str, dict[str, float | None]] = {}
-        for name in self.workers.agreed(run.kept_weights()):
-            kept_weights(self.network, run, f"{KEPT}/{name}.safetensors", self.workers)
+        for name in self.workers.broadcast(run.list_weights()):
+            restore_weights(self.network, run, f"{WEIGHTS}/{name}.safetensors", self.workers)
             step = fitted.kept[name][1] if name in fitted.kept else fitted.step
-            scores[name] = {"step": step, **self._by_half(self.predict_dev())}
+            scores[name] = {"step": step, **self._score_by_split(self.predict_dev())}
         if scores:
-            kept_weights(self.network, run, BEST, self.workers)
+            restore_weights(self.network, run, BEST, self.workers)
         return scores
 
-    def _by_half(self, predictions: Sequence[Prediction]) -> dict[str, float | None]:
+    def _score_by_split(self, predictions: Sequence[Prediction]) -> dict[str, float | None]:
         found: dict[str, float | None] = {}
-        for half in ("select", "report", "dev"):
-            positions = in_half(self.task, self.dev, half)
-            chosen = [self.dev[position] for position in positions], [predictions[position] for position in positions]
-            value = measure(self.task, *chosen)[self.monitor].value() if positions else math.nan
-            found[half] = value if math.isfinite(value) else None
+        for split in ("select", "report", "dev"):
+            chosen = take_split(self.task, self.dev, predictions, split)
+            found[split] = to_finite(measure(self.task, *chosen)[self.monitor].value()) if chosen[0] else None
         return found
 
     def facts(self, fitted: Progress) -> dict[str, Any]:
-        """How the fitting went, for the record."""
+        """Return facts about the training for environment.json."""
         return {
-            "pieces_per_second": fitted.pieces / max(1e-9, fitted.seconds),
-            "padded_pieces_per_second": fitted.padded / max(1e-9, fitted.seconds),
-            "padding_share": 1 - fitted.pieces / max(1, fitted.padded),
+            "train_tokens_per_second": fitted.tokens / max(1e-9, fitted.seconds),
             "precision": self.mode.precision if self.mode else None,
             "attention": self.mode.attention if self.mode else None,
-            **conditions(self.workers),
+            **describe_conditions(self.workers),
             "frozen_parameters": self.frozen,
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
@@ -158,33 +162,30 @@ class Encoder:
         self,
         run: Run | None = None,
         on_note: Callable[[str], None] = lambda note: None,
-        pieces: float = 0,
         series: Path | None = None,
     ) -> Engine:
-        """Ready to compute, for learning from so many pieces; a saved model computes as it did when it learned."""
+        """Return the engine; a saved model computes with the precision and attention that it learned with."""
         if self.mode is None:
             self.network.to(self.workers.device)
             if self.source:
-                self.mode = recorded_mode(Run(self.source.parent), self.config.train, self.workers.device)
-            train = replace(self.config.train, precision="bf16") if self._is_half else self.config.train
-            arguments = (self.network, train, self.workers, run, pieces, on_note, series)
-            self.mode = self.mode or settled_mode(*arguments)
-        self.mode.engage(self.network)
-        return Engine(self.network, self.kind, self.workers, self.mode, self.config.train.batch_tokens, on_note)
+                self.mode = read_compute_config(Run(self.source.parent), self.config.train, self.workers.device)
+            train = self.config.train.model_copy(update={"precision": "bf16"}) if self._is_half else self.config.train
+            arguments = (self.network, train, self.workers, run, on_note, series)
+            self.mode = self.mode or choose_compute_config(*arguments)
+        self.mode.apply_to(self.network)
+        tokens, alpha = self.config.train.max_batch_tokens, self.config.encoder.rdrop_alpha
+        return Engine(self.network, self.task_head, self.workers, self.mode, tokens, on_note, alpha)
 
     @property
     def _is_half(self) -> bool:
-        """Whether weights lie in bfloat16, so that nothing else computes with them."""
+        """Whether weights are stored in bfloat16, so that the model computes in it."""
         return any(weight.dtype == torch.bfloat16 for weight in self.network.parameters())
 
-    def _half(self, half: str) -> tuple[list[Any], list[Features]]:
-        """The dev examples of a half, and their features with the positions that the examples now have."""
-        positions = in_half(self.task, self.dev, half)
-        if not positions:
-            raise DanseoError(f"no dev example falls into the {half} half; use --select-on dev for so small a set")
-        return self._chosen(positions)
+    def _select_split(self) -> tuple[list[Any], list[Features]]:
+        """Return the dev examples that select the checkpoint and their features, renumbered."""
+        return self._select_dev(choose_select_positions(self.config, self.task, self.dev))
 
-    def _chosen(self, positions: Sequence[int]) -> tuple[list[Any], list[Features]]:
+    def _select_dev(self, positions: Sequence[int]) -> tuple[list[Any], list[Features]]:
         renumbered = {position: number for number, position in enumerate(positions)}
         features = [
             Features(renumbered[f.example], f.ids, f.segments, f.fields)
@@ -193,54 +194,57 @@ class Encoder:
         ]
         return [self.dev[position] for position in positions], features
 
-    def _headline(self, engine: Engine, examples: list[Any], features: list[Features]) -> float:
-        outputs = outputs_of(engine, features)
-        self.kind.fit_decision(examples, features, outputs)
-        predictions = self.kind.decode(examples, features, outputs)
+    def _fit_and_score(self, engine: Engine, examples: list[Any], features: list[Features]) -> float:
+        """Fit the thresholds on examples, and return the monitored metric of their predictions."""
+        outputs = compute_outputs(engine, features)
+        self.task_head.fit_thresholds(examples, features, outputs)
+        predictions = self.task_head.decode(examples, features, outputs)
         return measure(self.task, examples, predictions)[self.monitor].value()
 
     def select_score(self) -> float:
-        """The monitored metric on the half that picks the checkpoint."""
-        return self._headline(self._engine(), *self._half(self.config.train.select_on))
+        """Return the monitored metric on the split that selects the checkpoint."""
+        return self._fit_and_score(self._engine(), *self._select_split())
 
     def select_loss(self) -> float | None:
-        """The loss on the half that picks the checkpoint; None where heads compute it only while they learn."""
-        if self.task.kind == "track":
+        """Return the loss on the split that selects the checkpoint; None if heads have no evaluation loss."""
+        if not self.task_head.has_eval_loss:
             return None
-        _, features = self._half(self.config.train.select_on)
+        _, features = self._select_split()
         return loss_of(self._engine(), features)
 
     @property
     def monitor(self) -> str:
-        """The metric that picks the best checkpoint."""
-        named = self.config.train.monitor
+        """The metric that selects the best checkpoint."""
+        named = self.config.train.metric_for_best_model
         if named != "headline" and named not in self.task.metrics:
-            raise DanseoError(f"train.monitor = {named}: {self.task.name} has {', '.join(self.task.metrics)}")
+            raise DanseoError(
+                f"train.metric_for_best_model = {named}: {self.task.name} has {', '.join(self.task.metrics)}"
+            )
         return self.task.headline if named == "headline" else named
 
     # Predicting
 
-    def to_bytes(self) -> None:
-        """From now on the body computes in bytes; it cannot learn any more."""
+    def quantize_to_int8(self) -> None:
+        """Quantize the body to int8; it cannot be trained any more."""
         mode = self._engine().mode
-        to_bytes(self.network.model, self.workers.device)
-        self.mode = ComputeMode("int8", mode.attention)
+        quantize_to_int8(self.network.model, self.workers.device)
+        self.mode = ComputeConfig("int8", mode.attention)
 
     def predict_dev(self, on_part: Callable[[int], None] = lambda count: None) -> Answers:
-        """Answers to all of dev; what decoding needs is settled on the half that picks the checkpoint."""
-        outputs = outputs_of(self._engine(), self.dev_features, on_part)
-        positions = set(in_half(self.task, self.dev, self.config.train.select_on))
-        examples, features = self._chosen(sorted(positions))
+        """Predict dev; thresholds are fitted on the split that selects the checkpoint."""
+        outputs = compute_outputs(self._engine(), self.dev_features, on_part)
+        positions = set(split_indices(self.task, self.dev, self.config.train.select_on))
+        examples, features = self._select_dev(sorted(positions))
         chosen = [
             output for record, output in zip(self.dev_features, outputs, strict=True) if record.example in positions
         ]
-        self.kind.fit_decision(examples, features, chosen)
-        return self.kind.decode(self.dev, self.dev_features, outputs)
+        self.task_head.fit_thresholds(examples, features, chosen)
+        return self.task_head.decode(self.dev, self.dev_features, outputs)
 
     def predict(self, examples: Sequence[Any]) -> Answers:
-        features = self.kind.encode(examples, with_gold=False)
-        outputs: list[Outputs] = outputs_of(self._engine(), features)
-        return self.kind.decode(examples, features, outputs)
+        features = self.task_head.encode(examples, with_gold=False)
+        outputs: list[Outputs] = compute_outputs(self._engine(), features)
+        return self.task_head.decode(examples, features, outputs)
 
     # Saving
 
@@ -248,44 +252,44 @@ class Encoder:
         from safetensors import SafetensorError
 
         try:
-            save_network(self.network, self.kind, folder)
+            save_network(self.network, self.task_head, folder)
         except (OSError, SafetensorError) as error:
             raise WorkFailed(f"{folder} cannot be written: {error}; free some space and run the same command") from None
-        self.save_decision(folder)
+        self.save_decoding(folder)
 
-    def save_decision(self, folder: Path) -> None:
-        """What decoding needs beside the weights."""
-        state = {"decision": self.kind.decision(), "state": self.kind.extra_state()}
+    def save_decoding(self, folder: Path) -> None:
+        """Save what decoding needs besides the weights."""
+        state = {"decision": self.task_head.get_thresholds(), "state": self.task_head.get_state()}
         Run(folder.parent).write_json(f"{folder.name}/danseo.json", state)
 
     def _restore_head(self, source: Path) -> None:
         state = Run(source.parent).read_json(f"{source.name}/danseo.json")
         try:
-            if not all(map(number, state["decision"].values())):
+            if not all(map(is_number, state["decision"].values())):
                 raise ValueError
-            self.kind.restore_decision(state["decision"])
-            self.kind.restore_state(state["state"])
+            self.task_head.restore_thresholds(state["decision"])
+            self.task_head.restore_state(state["state"])
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
             raise DataError(f"{source / 'danseo.json'} is damaged or of another version; train the run again") from None
 
 
-def load_encoder(run: Run, task: Task, loading: Loading) -> Encoder:
-    """The saved encoder of a run; its precision is that of its training where none is named."""
-    config, precision = with_trust(run, loading.trust_remote_code), loading.precision
-    config = with_settings(config, {"precision": "fp32" if precision == "int8" else precision}) if precision else config
+def load_encoder(run: Run, task: Task, loading: LoadOptions) -> Encoder:
+    """Load the encoder of a run; its precision is that of its training by default."""
+    config, precision = apply_trust(run, loading.trust_remote_code), loading.precision
+    config = update_config(config, {"precision": "fp32" if precision == "int8" else precision}) if precision else config
     model = Encoder(config, task, Workers(loading.device), source=run.path / "model")
     if precision == "int8":
-        model.to_bytes()
+        model.quantize_to_int8()
     return model
 
 
 @torch.inference_mode()
 def loss_of(engine: Engine, features: Sequence[Features]) -> float:
-    """The mean loss over features with gold, dropout off."""
+    """Return the mean loss over features with gold, without dropout."""
     engine.network.eval()
     total, weight = 0.0, 0.0
-    for part in packed(range(len(features)), [len(record) for record in features], engine.tokens):
+    for part in engine.split(range(len(features)), [len(record) for record in features], engine.max_tokens):
         outputs, batch = engine.forward([features[index] for index in part], with_gold=True)
-        loss, share = engine.kind.loss(outputs, batch)
+        loss, share = engine.objective.loss(outputs, batch)
         total, weight = total + float(loss), weight + float(share)
     return total / max(weight, 1e-9)

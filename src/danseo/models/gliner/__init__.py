@@ -1,1 +1,1 @@
-"""GLiNER models: entities named by words, found without training or after it."""
+"""GLiNER models: entity types given as words, zero-shot or fine-tuned."""

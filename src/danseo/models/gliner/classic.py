@@ -1,4 +1,4 @@
-"""Classic GLiNER checkpoints, which need an older transformers: asked in a process of another environment."""
+"""Classic GLiNER checkpoints: run in a process with its own environment, as they need an older transformers."""
 
 import json
 import os
@@ -11,17 +11,19 @@ from typing import Any
 
 from danseo.errors import DanseoError, WorkFailed
 from danseo.files import quote
-from danseo.models.spans import Span
+from danseo.launcher import SAFE_PATH
+from danseo.models.checkpoint import refuse_code
+from danseo.models.entity_spans import EntitySpan
 
 CLASSIC = "gliner_config.json"
 PYTHON = "DANSEO_SPAN_PYTHON"
-"""The environment variable that names a Python with gliner; --span-python sets it."""
+"""Environment variable with the Python that has gliner; --span-python sets it."""
 _WORKER = Path(__file__).with_name("worker.py")
 _BATCH = 64
 
 
 def is_classic(name: str) -> bool:
-    """Whether a checkpoint is of the classic sort, by the file that only those have."""
+    """Return whether a checkpoint is in the classic format, by its configuration file."""
     if Path(name).is_dir():
         return (Path(name) / CLASSIC).is_file()
     from huggingface_hub import try_to_load_from_cache
@@ -35,11 +37,11 @@ def is_classic(name: str) -> bool:
 
 
 def command() -> list[str]:
-    """How the worker is started: by the Python that was named, else by uv, which brings what the file asks for."""
+    """Return the command of the process: the given Python, else uv, which installs what it needs."""
     if python := os.environ.get(PYTHON):
         if not shutil.which(python):
             raise DanseoError(f"--span-python {python}: no such program; name the Python of an environment with gliner")
-        return [python, str(_WORKER)]
+        return [str(Path(python).absolute()) if "/" in python else python, str(_WORKER)]
     if uv := shutil.which("uv"):
         return [uv, "run", "--quiet", "--script", str(_WORKER)]
     raise DanseoError(
@@ -48,22 +50,30 @@ def command() -> list[str]:
     )
 
 
-class Worker:
-    """The process and its checkpoint; it ends with its owner."""
+class GlinerProcess:
+    """A process with a loaded checkpoint; it ends with its owner."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, trust_remote_code: bool = False) -> None:
         self.name = name
-        started = command()
+        if Path(name).is_dir():
+            refuse_code(Path(name), trust_remote_code)
         self.process = subprocess.Popen(
-            started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            cwd=_WORKER.parent,  # settings of uv in the user's folder are not read
+            env={**os.environ, **SAFE_PATH},
         )
         weakref.finalize(self, _end, self.process)
-        self.version = self._ask({"load": str(Path(name).resolve()) if Path(name).is_dir() else name})["ready"]
+        position = str(Path(name).resolve()) if Path(name).is_dir() else name
+        self.version = self._ask({"load": position, "trust_remote_code": trust_remote_code})["ready"]
 
     def spans(
         self, texts: Sequence[str], words: Sequence[str], least: float
     ) -> list[list[tuple[int, int, str, float]]]:
-        """What is found under each word, in every text."""
+        """Return the spans of each text for these words."""
         found: list[Any] = []
         for position in range(0, len(texts), _BATCH):
             part = list(texts[position : position + _BATCH])
@@ -93,13 +103,15 @@ class Worker:
             reply = None
         if not isinstance(reply, dict):
             raise WorkFailed(f"{self.name}: the GLiNER process says what is no answer: {quote(line.strip(), 80)}")
+        if "refused" in reply:
+            raise DanseoError(f"GLiNER checkpoint {self.name}: {reply['refused']}")
         if "error" in reply:
             raise WorkFailed(f"{self.name}: the GLiNER process says {reply['error']}")
         return reply
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """End the process, which does so by itself when no more lines come."""
+    """End the process; it stops by itself when its input closes."""
     for pipe in (process.stdin, process.stdout):
         if pipe:
             pipe.close()
@@ -110,9 +122,9 @@ def _end(process: "subprocess.Popen[str]") -> None:
         process.wait()
 
 
-def merged(spans: Sequence[Span], text: str) -> list[Span]:
-    """Neighbours of one type as one span: NuNER Zero names the words of an entity one by one."""
-    joined: list[Span] = []
+def merge_neighbors(spans: Sequence[EntitySpan], text: str) -> list[EntitySpan]:
+    """Merge adjacent spans of one type: NuNER Zero labels the words of an entity one by one."""
+    joined: list[EntitySpan] = []
     for span in sorted(spans, key=lambda span: (span.type, span.start)):
         last = joined[-1] if joined else None
         if last and last.type == span.type and span.start >= last.start and not text[last.end : span.start].strip():
@@ -122,7 +134,7 @@ def merged(spans: Sequence[Span], text: str) -> list[Span]:
     return sorted(joined)
 
 
-def names_words(name: str) -> bool:
-    """Whether a checkpoint is a NuNER Zero, whose neighbours belong together; not the one that names spans."""
+def labels_single_words(name: str) -> bool:
+    """Return whether a checkpoint is a NuNER Zero, whose adjacent spans belong together."""
     short = name.lower().replace("_", "-")
     return "nuner-zero" in short and "span" not in short

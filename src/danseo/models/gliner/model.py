@@ -1,97 +1,132 @@
-"""GLiNER as a tagger: words for types in, spans out; it learns, or answers as it is."""
+"""GLiNER as a tagging model, zero-shot or fine-tuned, with a threshold per type."""
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from danseo.config import RunConfig
-from danseo.data.halves import in_half
+from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
-from danseo.models.gliner.classic import Worker, is_classic, merged, names_words
+from danseo.files import to_finite
+from danseo.models.base import Answers, Events, LoadOptions, TrainResult, choose_select_examples
+from danseo.models.checkpoint import apply_trust
+from danseo.models.entity_spans import EntitySpan, get_gold_spans, make_answers, parse_label_names
+from danseo.models.gliner.classic import GlinerProcess, is_classic, labels_single_words, merge_neighbors
 from danseo.models.gliner.network import (
     PREFIX,
+    GlinerLoss,
     GlinerNetwork,
-    Objective,
-    features_of,
-    found_spans,
+    extract_spans,
     load_extractor,
+    make_features,
 )
-from danseo.models.gliner.thresholds import LEAST, USUAL, passing, tuned
-from danseo.models.protocol import Answers, Events, Fitted, Loading
-from danseo.models.spans import Span, answers_of, gold_spans, label_words, types_of
-from danseo.runs.directory import Run
-from danseo.runs.scores import finite
-from danseo.scoring.score import measure
-from danseo.tasks.task import Task
-from danseo.training.fit import Fitting, Progress
-from danseo.training.loop import Engine
-from danseo.training.numbers import settle
-from danseo.training.speed import ComputeMode
-from danseo.training.workers import Workers
+from danseo.runs.store import Run
+from danseo.scoring.score import compute_headline
+from danseo.tasktypes.base import Task
+from danseo.tasktypes.tagging import get_entity_types
+from danseo.training.determinism import configure_torch
+from danseo.training.distributed import Workers
+from danseo.training.precision import ComputeConfig
+from danseo.training.processes import compute_shared
+from danseo.training.trainer import Progress, Trainer
+from danseo.training.training_loop import Engine
+
+LEAST, USUAL = 0.05, 0.5
+_GRID = [step / 20 for step in range(1, 20)]
+
+
+def tune_thresholds(
+    found: Sequence[Sequence[EntitySpan]], gold: Sequence[Sequence[EntitySpan]], types: Sequence[str]
+) -> dict[str, float]:
+    """Return the threshold of each type with the best F1; of equal ones that nearest to the default."""
+    return {type: max(_GRID, key=lambda t: (_f1(found, gold, type, t), -abs(t - USUAL))) for type in types}
+
+
+def _f1(
+    found: Sequence[Sequence[EntitySpan]], gold: Sequence[Sequence[EntitySpan]], type: str, threshold: float
+) -> float:
+    hits = guesses = wanted = 0
+    for spans, right in zip(found, gold, strict=True):
+        guessed = {span[:2] for span in spans if span.type == type and span.score >= threshold}
+        real = {span[:2] for span in right if span.type == type}
+        hits, guesses, wanted = hits + len(guessed & real), guesses + len(guessed), wanted + len(real)
+    return 2 * hits / max(1, guesses + wanted)
+
+
+def filter_spans(spans: Sequence[EntitySpan], thresholds: Mapping[str, float]) -> list[EntitySpan]:
+    """Return the spans above the threshold of their type; scores are rescaled so that it is 0.5."""
+    return [
+        span._replace(score=0.5 + 0.5 * (span.score - low) / max(1e-6, 1 - low))
+        for span in spans
+        if span.score >= (low := thresholds.get(span.type, USUAL))
+    ]
+
 
 WORDS = {"PS": "인물", "LC": "장소", "OG": "기관", "DT": "날짜", "TI": "시간", "QT": "수량"}
 _OVERLAP = 32  # characters that windows share
 _HELD = 500  # training examples at most that thresholds are tuned on
 
 
-class Finder(ABC):
-    """A model that finds spans under words, with a threshold per type; a subclass says how."""
+class SpanModel(ABC):
+    """Base of models that find entity spans by words, with a threshold per type."""
 
     reads_pos = False
     device: str
 
     def __init__(self, config: RunConfig, task: Task, *, learns: bool) -> None:
         self.config, self.task, self.learns = config, task, learns
-        self.labels = label_words(config.head.label_words, task, WORDS)
-        self.thresholds = dict.fromkeys(types_of(task), USUAL)
+        self.labels = parse_label_names("gliner", config.gliner.label_names, task, WORDS)
+        self.thresholds = dict.fromkeys(get_entity_types(task.labels), USUAL)
 
     @abstractmethod
-    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """All spans worth a thought, of texts that are short enough."""
+    def spans(self, texts: Sequence[str]) -> list[list[EntitySpan]]:
+        """Return all spans above the lowest threshold, of texts within the length limit."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """What load() takes up."""
+        """Save what load() reads."""
 
     def learn(self, train: Sequence[Any], chosen: Sequence[Any], events: Events) -> Any:
-        """Become better at the chosen examples; how that went comes out."""
+        """Train; select the best step on the chosen examples."""
         raise NotImplementedError
 
-    def surroundings(self) -> dict[str, Any]:
-        """What is worth noting of the model."""
+    def environment(self) -> dict[str, Any]:
+        """Return facts about the model for environment.json."""
         return {}
 
-    # Fitting
+    # Training
 
-    def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> Fitted:
+    def prepare_data(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> None:
+        """Split train, and choose the dev examples that pick the weights."""
+        self.learned, self.held = self._split_train(train)
+        self.chosen = choose_select_examples(self.config, self.task, dev)
+
+    def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> TrainResult:
         """Learn from most of train, tune thresholds on the rest, answer dev."""
-        learned, held = self._parted(train)
-        positions = in_half(self.task, dev, self.config.train.select_on)
-        if not positions:
-            raise DanseoError("no dev example falls into the select half; use --select-on dev for so small a set")
-        events.begin()
+        held = self.held
         events.note(self._windows_line(dev))
         facts: dict[str, Any] = {"monitor": self.task.headline}
         seconds = 0.0
         if self.learns:
-            progress = self.learn(learned, [dev[position] for position in positions], events)
+            progress = self.learn(self.learned, self.chosen, events)
             seconds = progress.seconds
-            facts |= {"best_step": progress.best_step, "steps": progress.step, "select_score": finite(progress.best)}
-        self.thresholds = tuned(self._found(held), [gold_spans(example) for example in held], types_of(self.task))
-        found = self._found(dev)
+            facts |= {"best_step": progress.best_step, "steps": progress.step, "select_score": to_finite(progress.best)}
+        self.thresholds = tune_thresholds(
+            self._find_spans(held), [get_gold_spans(example) for example in held], get_entity_types(self.task.labels)
+        )
+        found = self._find_spans(dev)
         usual = self._answers(dev, found, dict.fromkeys(self.thresholds, USUAL))
-        value = finite(measure(self.task, dev, usual.predictions)[self.task.headline].value())
+        value = to_finite(compute_headline(self.task, dev, usual.predictions))
         facts |= {"thresholds": self.thresholds, "tuned_on": len(held), "dev_at_usual_threshold": value}
         shown = ", ".join(f"{type} {threshold:.2f}" for type, threshold in self.thresholds.items())
         events.note(f"thresholds tuned on {len(held)} held-out training examples: {shown}")
-        return Fitted(self._answers(dev, found, self.thresholds), self.device, seconds, self.surroundings(), facts)
+        return TrainResult(self._answers(dev, found, self.thresholds), self.device, seconds, self.environment(), facts)
 
-    def _parted(self, train: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """What is learned from, and what thresholds are tuned on; where nothing is learned, some of all."""
+    def _split_train(self, train: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Split train into examples for training and for thresholds; without training, sample the latter."""
         shuffled = list(train)
         random.Random(self.config.seed).shuffle(shuffled)
         if not self.learns:
@@ -102,147 +137,153 @@ class Finder(ABC):
     # Predicting
 
     def predict(self, examples: Sequence[Any]) -> Answers:
-        return self._answers(examples, self._found(examples), self.thresholds)
+        return self._answers(examples, self._find_spans(examples), self.thresholds)
 
-    def _answers(self, examples: Sequence[Any], found: Sequence[list[Span]], thresholds: dict[str, float]) -> Answers:
-        return answers_of(self.task, examples, [passing(spans, thresholds) for spans in found])
+    def _answers(
+        self, examples: Sequence[Any], found: Sequence[list[EntitySpan]], thresholds: dict[str, float]
+    ) -> Answers:
+        return make_answers(self.task, examples, [filter_spans(spans, thresholds) for spans in found])
 
-    def _found(self, examples: Sequence[Any]) -> list[list[Span]]:
-        """Spans with any score worth a thought, of all windows of each text."""
-        pieces = [
+    def _find_spans(self, examples: Sequence[Any]) -> list[list[EntitySpan]]:
+        """Return the spans of all windows of each text."""
+        windows = [
             (number, start, example.text[start:end])
             for number, example in enumerate(examples)
             for start, end in self._windows(example.text)
         ]
-        spans = self.spans([text for _, _, text in pieces]) if pieces else []
-        found: list[list[Span]] = [[] for _ in examples]
-        for (number, begin, _), listed in zip(pieces, spans, strict=True):
+        spans = compute_shared(self.spans, [text for _, _, text in windows])
+        found: list[list[EntitySpan]] = [[] for _ in examples]
+        for (number, begin, _), listed in zip(windows, spans, strict=True):
             found[number] += [span._replace(start=span.start + begin, end=span.end + begin) for span in listed]
         return found
 
     def _windows(self, text: str) -> list[tuple[int, int]]:
-        """Stretches of at most max_length characters that share some with the next; none of a blank text."""
+        """Return overlapping windows of at most max_length characters; none for a blank text."""
         if not text.strip():
             return []
-        size = max(self.config.head.max_length, 2 * _OVERLAP)
+        size = max(self.config.train.max_length, 2 * _OVERLAP)
         starts = range(0, max(1, len(text) - _OVERLAP), size - _OVERLAP)
         return [(start, min(start + size, len(text))) for start in starts]
 
     def _windows_line(self, examples: Sequence[Any]) -> str:
         long = sum(len(self._windows(example.text)) > 1 for example in examples)
-        size = max(self.config.head.max_length, 2 * _OVERLAP)
+        size = max(self.config.train.max_length, 2 * _OVERLAP)
         return f"{long} of {len(examples)} dev texts are longer than {size} characters and read in windows"
 
 
-class Gliner(Finder):
-    """A GLiNER 2 model, in this process; it learns unless the settings say otherwise."""
+class Gliner2Model(SpanModel):
+    """A GLiNER 2 model; it trains unless the settings say zero-shot."""
 
     def __init__(self, config: RunConfig, task: Task, workers: Workers, source: Path | None = None) -> None:
-        super().__init__(config, task, learns=not config.train.zero_shot)
+        super().__init__(config, task, learns=not config.gliner.zero_shot)
         self.workers, self.device = workers, str(workers.device)
-        settle(config.train, workers.device)
+        configure_torch(config.train, workers.device)
         torch.manual_seed(config.seed)
         name = str(source) if source else config.model.removeprefix(PREFIX)
         self.network = GlinerNetwork(load_extractor(name, config.trust_remote_code)).to(workers.device)
 
-    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+    def spans(self, texts: Sequence[str]) -> list[list[EntitySpan]]:
         self.network.eval()
         batch = max(1, self.config.train.batch_size)
-        return found_spans(self.network.extractor, texts, self.labels, LEAST, batch)
+        return extract_spans(self.network.extractor, texts, self.labels, LEAST, batch)
 
     def learn(self, train: Sequence[Any], chosen: Sequence[Any], events: Events) -> Progress:
-        """With the loop of all networks here: schedules, checkpoints, the best weights by the select half."""
+        """Train with the common trainer; keep the best weights on the select split."""
         features = [record for number, example in enumerate(train) for record in self.features(number, example)]
         if not features:
-            raise DanseoError("no training example is left beside those that thresholds are tuned on; raise limit")
-        half = self.config.train.precision if self.config.train.precision in ("bf16", "fp16") else "fp32"
-        tokens = self.config.train.batch_tokens
-        engine = Engine(self.network, Objective(), self.workers, ComputeMode(half, "eager"), tokens, events.note)
-        fitting = Fitting(engine, features, self.config.train, self.config.seed, events.run)
-        return fitting.run_to_end(lambda: self._score(chosen), events)
+            raise DanseoError("all training examples are used to tune thresholds; raise max_train_samples")
+        precision = self.config.train.precision if self.config.train.precision in ("bf16", "fp16") else "fp32"
+        tokens = self.config.train.max_batch_tokens
+        engine = Engine(
+            self.network, GlinerLoss(), self.workers, ComputeConfig(precision, "eager"), tokens, events.note
+        )
+        trainer = Trainer(engine, features, self.config.train, self.config.seed, events.run)
+        return trainer.train(lambda: self._score(chosen), events)
 
     def features(self, number: int, example: Any) -> list[Any]:
-        """An example for learning, window by window."""
-        spans = gold_spans(example)
+        """Return the training features of an example, one record per window."""
+        spans = get_gold_spans(example)
         return [
-            features_of(number, example.text[start:end], _inside(spans, start, end), self.labels)
+            make_features(number, example.text[start:end], _select_inside(spans, start, end), self.labels)
             for start, end in self._windows(example.text)
         ]
 
     def _score(self, examples: Sequence[Any]) -> float:
-        answers = self._answers(examples, self._found(examples), self.thresholds)
-        return measure(self.task, examples, answers.predictions)[self.task.headline].value()
+        answers = self._answers(examples, self._find_spans(examples), self.thresholds)
+        return compute_headline(self.task, examples, answers.predictions)
 
-    def surroundings(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
         return {"parameters": sum(weight.numel() for weight in self.network.parameters())}
 
     def save(self, folder: Path) -> None:
-        """As GLiNER 2 loads it, and the thresholds."""
+        """Save the checkpoint in the format of GLiNER 2, and the thresholds."""
         extractor = self.network.extractor
         extractor.save_pretrained(folder)
         extractor.processor.tokenizer.save_pretrained(folder)
         save_thresholds(self, folder)
 
 
-class Classic(Finder):
-    """A classic GLiNER or NuNER Zero in a process of its own; it answers as it is."""
+class ClassicGlinerModel(SpanModel):
+    """A classic GLiNER or NuNER Zero in its own process; it does not train."""
 
     device = "cpu"
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         super().__init__(config, task, learns=False)
-        self.worker = Worker(config.model.removeprefix(PREFIX))
+        self.worker = GlinerProcess(config.model.removeprefix(PREFIX), config.trust_remote_code)
 
-    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+    def spans(self, texts: Sequence[str]) -> list[list[EntitySpan]]:
         types = {word: type for type, words in self.labels.items() for word in words}
         listed = self.worker.spans(texts, list(types), LEAST)
-        found = [[Span(start, end, types[word], score) for start, end, word, score in spans] for spans in listed]
-        if not names_words(self.config.model):
+        found = [[EntitySpan(start, end, types[word], score) for start, end, word, score in spans] for spans in listed]
+        if not labels_single_words(self.config.model):
             return found
-        return [merged(spans, text) for spans, text in zip(found, texts, strict=True)]
+        return [merge_neighbors(spans, text) for spans, text in zip(found, texts, strict=True)]
 
-    def surroundings(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
         return {"gliner": self.worker.version}
 
     def save(self, folder: Path) -> None:
-        """The thresholds; the checkpoint stays where it is."""
+        """Save the thresholds; the checkpoint is not copied."""
         save_thresholds(self, folder)
 
 
-def save_thresholds(model: Finder, folder: Path) -> None:
-    """What predicting needs beside the weights."""
+def save_thresholds(model: SpanModel, folder: Path) -> None:
+    """Save the thresholds next to the weights."""
     Run(folder.parent).write_json(f"{folder.name}/danseo.json", {"thresholds": model.thresholds})
 
 
-def _inside(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-    """Those that a window holds as a whole, counted from its beginning."""
+def _select_inside(spans: Sequence[EntitySpan], start: int, end: int) -> list[EntitySpan]:
+    """Return the spans that are completely inside a window, relative to its start."""
     return [s._replace(start=s.start - start, end=s.end - start) for s in spans if start <= s.start and s.end <= end]
 
 
-# What the table of families says of them
+# Entries of the registry
 
 
 def check(config: RunConfig, task: Task) -> None:
-    """Refuse tasks without entities and settings that it does not follow."""
-    if task.kind != "tag":
+    """Refuse tasks without entities, and settings that have no effect."""
+    if task.type.name != "tagging":
         raise DanseoError(f"gliner finds entities and does not know {task.name}; use it for ner")
-    if config.train.freeze != "none" or config.train.lora:
-        raise DanseoError("gliner learns as a whole; leave train.freeze and train.lora out")
-    label_words(config.head.label_words, task, WORDS)
+    if config.train.freeze != "none":
+        raise DanseoError("gliner learns as a whole; leave train.freeze out")
+    parse_label_names("gliner", config.gliner.label_names, task, WORDS)
 
 
-def make(config: RunConfig, task: Task, device: str | None) -> Finder:
-    """A checkpoint, ready to learn or to answer."""
+def make(config: RunConfig, task: Task, device: str | None) -> SpanModel:
+    """Create a model from a checkpoint."""
     is_old = is_classic(config.model.removeprefix(PREFIX))
-    return Classic(config, task) if is_old else Gliner(config, task, Workers(device))
+    return ClassicGlinerModel(config, task) if is_old else Gliner2Model(config, task, Workers(device))
 
 
-def load(run: Run, task: Task, loading: Loading) -> Finder:
-    """The saved model of a run with its thresholds."""
+def load(run: Run, task: Task, loading: LoadOptions) -> SpanModel:
+    """Load the model of a run with its thresholds."""
     if loading.precision:
         raise DanseoError(f"{run.path} is a GLiNER model, which predicts in fp32; leave --precision out")
-    folder = run.path / "model"
+    config, folder = apply_trust(run, loading.trust_remote_code), run.path / "model"
     is_whole = (folder / "model.safetensors").is_file()
-    model = Gliner(run.config, task, Workers(loading.device), folder) if is_whole else Classic(run.config, task)
+    model = (
+        Gliner2Model(config, task, Workers(loading.device), folder) if is_whole else ClassicGlinerModel(config, task)
+    )
     model.thresholds = run.read_json("model/danseo.json")["thresholds"]
     return model

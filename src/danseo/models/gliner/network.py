@@ -1,50 +1,53 @@
-"""GLiNER 2 as a network that training can drive, and as a finder of spans; weights are safetensors alone."""
+"""GLiNER 2 as a trainable network and a span extractor; loads safetensors only."""
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 import torch
 from torch import Tensor
 
 from danseo.errors import DanseoError
-from danseo.hub import pretrained
-from danseo.models.spans import Span, characters
+from danseo.hub import find_model_folder, resolve_model
+from danseo.models.checkpoint import load_config, load_tokenizer, refuse_code
+from danseo.models.entity_spans import EntitySpan, split_characters
+from danseo.models.remote_code import no_model_code
+from danseo.runs.store import read_tensors
+from danseo.text.normalization import compose
 from danseo.training.features import Features, Outputs
 from danseo.training.network import TrainableNetwork
 
 PREFIX = "gliner:"
 _NARROWEST = 24  # characters: a span head of fewer misses too many Korean entities
 Labels = dict[str, tuple[str, ...]]
-"""Type -> the words that the model reads for it."""
+"""Type -> words that the model reads for it."""
 
 
-class Splitter:
-    """Every character is a word: entities of Korean end inside words."""
+class CharacterSplitter:
+    """Splits a text into characters, since Korean entities end inside words."""
 
     def __call__(self, text: str, lower: bool = True) -> Iterator[tuple[str, int, int]]:
-        for start, end in characters(text):
-            word = normalize("NFC", text[start:end])  # as vocabularies have it
+        for start, end in split_characters(text):
+            word = compose(text[start:end])  # as vocabularies have it
             yield (word.lower() if lower else word), start, end
 
 
-class Packed:
-    """A batch of the library, with as much of a tensor as moving it takes."""
+class LibraryBatch:
+    """A batch of the library that can be moved to a device like a tensor."""
 
     def __init__(self, batch: Any) -> None:
         self.batch = batch
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "Packed":
-        return Packed(self.batch.to(device))
+    def to(self, device: torch.device, non_blocking: bool = False) -> "LibraryBatch":
+        return LibraryBatch(self.batch.to(device))
 
-    def pin_memory(self) -> "Packed":
+    def pin_memory(self) -> "LibraryBatch":
         return self
 
 
 class GlinerNetwork(TrainableNetwork):
-    """Texts with labels in, the library's own loss out."""
+    """The library's extractor with its own loss."""
 
     def __init__(self, extractor: Any) -> None:
         super().__init__()
@@ -52,7 +55,7 @@ class GlinerNetwork(TrainableNetwork):
 
     @property
     def model(self) -> Any:
-        """The encoder, of which training asks the width."""
+        """The encoder, whose width the trainer reads."""
         return self.extractor.encoder
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Tensor]:
@@ -62,16 +65,14 @@ class GlinerNetwork(TrainableNetwork):
     def collate(self, features: list[Features], objective: Any, with_gold: bool) -> dict[str, Any]:
         rows = [(record.fields["text"], record.fields["schema"]) for record in features]
         batch = self.extractor.processor.collate_fn_train(rows, architecture=self.extractor.architecture)
-        return {"packed": Packed(batch), "input_ids": batch.input_ids}
+        return {"packed": LibraryBatch(batch), "input_ids": batch.input_ids}
 
 
-class Objective:
-    """The library's loss, weighed by texts."""
-
-    usual_weight: float | None = None
+class GlinerLoss:
+    """The library's loss, summed over texts."""
 
     def begin_step(self, number: int, batch: Sequence[Features]) -> None:
-        """Nothing is drawn anew."""
+        """Do nothing: no random choices per step."""
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         texts = len(batch["input_ids"])
@@ -81,16 +82,18 @@ class Objective:
         raise NotImplementedError  # spans are found by the library itself
 
 
-def features_of(number: int, text: str, spans: Sequence[Span], labels: Labels) -> Features:
-    """A text with the positions of its entities under the words of their types."""
+def make_features(number: int, text: str, spans: Sequence[EntitySpan], labels: Labels) -> Features:
+    """Return the training features of a text and its entities."""
     gold: dict[str, list[dict[str, Any]]] = {words[0]: [] for words in labels.values()}
     for start, end, type, _ in spans:
         gold[labels[type][0]].append({"text": text[start:end], "start": start, "end": end})
     return Features(number, [0] * len(text), [], {"text": text, "schema": {"entities": gold}})
 
 
-def found_spans(extractor: Any, texts: Sequence[str], labels: Labels, least: float, batch: int) -> list[list[Span]]:
-    """All spans of the texts whose score reaches the least, overlapping ones too."""
+def extract_spans(
+    extractor: Any, texts: Sequence[str], labels: Labels, least: float, batch: int
+) -> list[list[EntitySpan]]:
+    """Return all spans with at least this score, including overlapping ones."""
     types = {word: type for type, words in labels.items() for word in words}
     with torch.inference_mode():
         results = extractor.batch_extract_entities(
@@ -104,7 +107,7 @@ def found_spans(extractor: Any, texts: Sequence[str], labels: Labels, least: flo
         )
     return [
         [
-            Span(one["start"], min(one["end"], len(text)), types[word], float(one["confidence"]))
+            EntitySpan(one["start"], min(one["end"], len(text)), types[word], float(one["confidence"]))
             for word, listed in result["entities"].items()
             for one in listed
         ]
@@ -113,14 +116,10 @@ def found_spans(extractor: Any, texts: Sequence[str], labels: Labels, least: flo
 
 
 def load_extractor(name: str, trust_remote_code: bool = False) -> Any:
-    """A GLiNER 2 checkpoint, by folder or Hub id, that reads characters."""
-    from gliner2 import AutoExtractor
+    """Load a GLiNER 2 checkpoint that splits texts into characters."""
     from gliner2.models.loading import checkpoint_file
 
-    from danseo.models.encoder.network import quiet_transformers
-
-    quiet_transformers()
-    position, options = pretrained(name)
+    position, options = resolve_model(name)
     try:
         files = {
             file: Path(checkpoint_file(position, file, options))
@@ -129,20 +128,45 @@ def load_extractor(name: str, trust_remote_code: bool = False) -> Any:
     except Exception as error:  # of the Hub
         raise DanseoError(f"{name} is no GLiNER 2 checkpoint with safetensors: {_line(error)}") from None
     if missing := [file for file, path in files.items() if not path.is_file()]:
-        raise DanseoError(f"{name} is no GLiNER 2 checkpoint with safetensors: no {missing[0]}; see docs/systems.md")
+        raise DanseoError(
+            f"{name} is no GLiNER 2 checkpoint with safetensors: no {missing[0]}; see `danseo docs other-systems`"
+        )
     _check(name, json.loads(files["config.json"].read_text("utf-8")))
-    if "auto_map" in json.loads(files["encoder_config/config.json"].read_text("utf-8")) and not trust_remote_code:
-        raise DanseoError(f"{name} wants to run code of its own; allow it with --trust-remote-code")
     try:
-        extractor = AutoExtractor.from_pretrained(position, word_splitter=Splitter(), **options)
+        extractor = _build(name, files, trust_remote_code)
+    except DanseoError:
+        raise
     except Exception as error:  # the library raises many kinds for the same few causes
         raise DanseoError(f"{name} does not load as a GLiNER 2 model: {_line(error)}") from None
     extractor.processor.sampling_config.synthetic_entity_label_prob = 0.0  # its labels are ours
     return extractor
 
 
+def _build(name: str, files: dict[str, Path], trust_remote_code: bool) -> Any:
+    """Build the extractor from parts that danseo loads, since the library would run code of checkpoints."""
+    from gliner2 import AutoExtractor
+    from gliner2.configuration import ExtractorConfig
+    from gliner2.models.loading import reconcile_encoder_embeddings
+
+    if folder := find_model_folder(name):
+        refuse_code(folder, trust_remote_code)
+    encoder_config = load_config(str(files["encoder_config/config.json"].parent), trust_remote_code)
+    try:
+        tokenizer = load_tokenizer(name, trust_remote_code)
+    except AttributeError:  # extra_special_tokens of older checkpoints are a list, which transformers does not take
+        tokenizer = load_tokenizer(name, trust_remote_code, extra_special_tokens={})
+    with no_model_code(trust_remote_code):
+        config = ExtractorConfig.from_pretrained(str(files["config.json"]))
+        parts = {"encoder_config": encoder_config, "tokenizer": tokenizer, "word_splitter": CharacterSplitter()}
+        extractor = AutoExtractor.from_config(config, **parts)
+    weights = read_tensors(files["model.safetensors"])
+    reconcile_encoder_embeddings(extractor, weights)
+    extractor.load_state_dict(weights)
+    return extractor
+
+
 def _check(name: str, config: dict[str, Any]) -> None:
-    """Refuse models that cannot name a Korean entity as a whole."""
+    """Refuse models whose spans are too short for Korean entities."""
     width = (config.get("span_head") or config).get("max_width", 8)
     if config.get("architecture", "span") == "span" and width < _NARROWEST:
         raise DanseoError(

@@ -1,21 +1,12 @@
 """Settings of GLiNER models."""
 
-from dataclasses import dataclass
-
-from danseo.settings.declaring import later
+from danseo.config.base import Section, Text
 
 
-@dataclass(frozen=True, kw_only=True)
-class GlinerHead:
-    """What types are called; brought spaCy pipelines have other words too."""
+class GlinerSettings(Section):
+    """How a GLiNER model names entity types, and whether it learns."""
 
-    label_words: str = later("")
-    """gliner, spacy:FOLDER: what the model calls our types, as PS=person,LC=place+city; "" has the usual words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GlinerTraining:
-    """Whether they learn."""
-
-    zero_shot: bool = later(False)
-    """gliner: answer without learning; training examples only tune the thresholds."""
+    label_names: Text = ""
+    """Names of the entity types for the model, as PS=person,LC=place+city; empty takes common names."""
+    zero_shot: bool = False
+    """Predict without training; training examples only tune the thresholds."""

@@ -1,1 +1,1 @@
-"""Language models that answer in words: what they are asked, how their replies are read, and where these come from."""
+"""Language models that generate answers: prompts, replies, local and server backends, fine-tuning."""

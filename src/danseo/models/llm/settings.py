@@ -1,56 +1,56 @@
-"""Settings of language models: how they are asked, and how they learn."""
+"""Settings of language models: prompts and replies, and fine-tuning."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from danseo.settings.declaring import later
+from pydantic import Field
+
+from danseo.config.base import INCIDENTAL, Count, PositiveCount, Section, Text
+from danseo.config.train import LoraSettings
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromptConfig:
-    """How a language model is asked, and how its replies are read."""
+class PromptSettings(Section):
+    """How a language model is prompted, and how its replies are parsed."""
 
-    mode: Literal["auto", "likelihood", "generate"] = later("auto")
-    """Labels: weigh every reply (likelihood), or let the model write one; auto weighs where the model runs here."""
-    shape: Literal["json", "inline", "tsv"] = later("json")
-    """ner: how entities are written."""
-    template: str = later("")
-    """The prompt's text, as a hash; the text itself is in the run."""
-    shots: int = later(0, most=1000)
-    """Training examples shown before the question."""
-    pick: Literal["seeded", "nearest"] = later("seeded")
-    """Which ones: the same for all questions, of every label in turn, or those most similar (TF-IDF)."""
-    free: bool = later(False)
-    """Let the model write what it will; else its replies are held to their shape."""
-    allowed_only: bool = later(False)
+    mode: Literal["auto", "likelihood", "generate"] = "auto"
+    """Labels: compare the probabilities of all labels (likelihood), or generate text; auto compares for llm: models."""
+    output_format: Literal["json", "inline", "tsv"] = "json"
+    """Entities: how they are written."""
+    language: Literal["ko", "en"] = "ko"
+    """Language of the bundled prompt."""
+    template_hash: Text = ""
+    """Hash of the prompt's text; the text itself is in the run."""
+    shots: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Number of training examples in the prompt (few-shot)."""
+    shot_selection: Literal["seeded", "nearest"] = "seeded"
+    """Few-shot examples: the same for all, from every label in turn, or the most similar ones (TF-IDF)."""
+    unconstrained: bool = False
+    """Do not force replies into the output format."""
+    allowed_labels_only: bool = False
     """re: list only labels that the training examples have for the types of the two entities."""
-    repair: int = later(0, most=10)
-    """Ask again so often where a reply has failed."""
-    salvage: bool = later(False)
-    """ner: take the complete items of replies that were cut off."""
-    think: Literal["auto", "off", "on"] = later("auto")
-    """Whether a reasoning model may think before it answers; auto leaves it to the model's own template."""
-    think_tokens: int = later(1024, above=0)
-    """Most tokens of thinking."""
-    reply_tokens: int = later(0)
-    """Most tokens of a reply; 0 takes what the task needs."""
-    context: int = later(0)
-    """Most tokens that the model reads; 0 asks the model, and a server is taken to have room for all."""
-    url: str = later("", incidental=True)
-    """Where the server of a server: model is."""
-    judge: Literal["loss", "score"] = later("loss")
-    """Fine-tuning: what picks the best step, the loss of the right replies or the score of those that are written."""
-    judge_on: int = later(64, above=0)
-    """Fine-tuning: how many examples of the select half are answered at an evaluation, where the score judges."""
+    repair_attempts: Annotated[int, Field(ge=0, le=10)] = 0
+    """Number of new attempts after a failed reply."""
+    keep_truncated: bool = False
+    """ner: use the complete entities of truncated replies."""
+    thinking: Literal["auto", "off", "on"] = "auto"
+    """Whether a reasoning model may reason before it answers; auto follows the model's chat template."""
+    max_thinking_tokens: PositiveCount = 1024
+    """Maximum number of reasoning tokens."""
+    max_eval_samples: Count = 0
+    """Evaluate only this many dev examples, chosen by the seed; 0 takes all."""
+    max_new_tokens: Count = 0
+    """Maximum number of tokens of a reply; 0 takes what the task needs."""
+    max_context_length: Count = 0
+    """Maximum number of tokens of prompt and reply; 0 takes the model's own limit, and for servers none."""
+    url: Annotated[Text, INCIDENTAL] = ""
+    """Address of the server of a server: model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoraSettings:
-    """Weights beside the model's own (LoRA)."""
+class LlmSettings(LoraSettings):
+    """Fine-tuning of a language model that generates its answers."""
 
-    lora: int = later(0)
-    """Language models: rank of the adapters (LoRA) that learn in place of the body's weights; 0 trains these."""
-    lora_alpha: int = later(32)
-    """Language models: what adapters are scaled by, divided by their rank."""
-    lora_dropout: float = later(0.0, most=1)
-    """Language models: dropout before the adapters."""
+    quantization: Literal["none", "nf4", "int8"] = "none"
+    """Store the model's own weights in 4 bits (nf4) or 8 bits (int8), with bitsandbytes; LoRA adapters learn."""
+    select_by: Literal["loss", "score"] = "loss"
+    """What selects the best step: the loss of the gold replies, or the score of generated ones."""
+    select_examples: PositiveCount = 64
+    """Number of examples of the select split that are answered at an evaluation, with select_by = score."""

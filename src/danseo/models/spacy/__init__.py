@@ -1,1 +1,1 @@
-"""spaCy pipelines as models: trained here, or brought along."""
+"""spaCy pipelines as models: trained here, or loaded from a folder."""

@@ -3,6 +3,7 @@
   // Asks every few seconds what goes on; the server answers 304 where nothing changed, and what is shown is replaced.
   const body = document.body, box = document.getElementById("live"), key = body.dataset.key;
   let version = body.dataset.seen, shown = "";
+  const words = JSON.parse(body.dataset.words), _ = (text) => words[text] ?? text;
   const make = (name, text) => { const found = document.createElement(name); if (text !== undefined) found.textContent = text; return found; };
   const time = (seconds) => seconds >= 5400 ? (seconds / 3600).toFixed(1) + " h" : seconds >= 90 ? Math.round(seconds / 60) + " min" : seconds + " s";
   const row = (one) => {
@@ -10,10 +11,10 @@
     const place = new URL("/" + one.page.split("/").map(encodeURIComponent).join("/"), location.href);
     place.search = new URL(body.dataset.live, location.href).search;
     link.href = place.href; name.append(link);
-    progress.max = 100; progress.value = one.percent; progress.setAttribute("aria-label", "progress of " + one.run);
+    progress.max = 100; progress.value = one.percent; progress.setAttribute("aria-label", _("progress of {run}").replace("{run}", one.run));
     bar.append(progress, " " + one.percent + " %");
-    const state = one.alive ? time(one.left_seconds) : "stopped, no sign of life for " + time(one.seconds_since);
-    line.append(name, make("td", one.task), bar, make("td", one.step + " of " + one.total), make("td", state),
+    const state = one.alive ? time(one.left_seconds) : _("stopped, no sign of life for {time}").replace("{time}", time(one.seconds_since));
+    line.append(name, make("td", one.task), bar, make("td", _("{n} of {all}").replace("{n}", one.step).replace("{all}", one.total)), make("td", state),
       make("td", one.score == null ? "–" : one.score.toFixed(2)), make("td", one.loss == null ? "–" : one.loss.toFixed(3)));
     return line;
   };
@@ -21,16 +22,17 @@
     const parts = [];
     if (found.running.length) {
       const table = make("table"), head = make("tr"), wrap = make("div");
-      ["run", "task", "progress", "step", "time left", "score", "loss"].forEach((each) => head.append(make("th", each)));
+      [_("run"), _("task"), _("progress"), _("step"), _("time left"), _("score"), _("loss")].forEach((each) => head.append(make("th", each)));
       table.append(make("thead"), make("tbody"));
       table.tHead.append(head);
       table.tBodies[0].append(...found.running.map(row));
       wrap.className = "scroll"; wrap.append(table);
-      parts.push(make("h3", "In training"), wrap);
+      parts.push(make("h3", _("In training")), wrap);
     }
     found.sweeps.forEach((sweep) => {
-      const states = Object.entries(sweep.states).map(([state, count]) => count + " " + state).join(", ");
-      parts.push(make("p", "sweep " + sweep.sweep + (sweep.alive ? ": " : " stands still: ") + states));
+      // the states: _("running") _("queued") _("lost") _("stopped") _("failed") _("done")
+      const states = Object.entries(sweep.states).map(([state, count]) => _(state) + " " + count).join(", ");
+      parts.push(make("p", (sweep.alive ? _("sweep {name}") : _("sweep {name}, nothing runs")).replace("{name}", sweep.sweep) + ": " + states));
     });
     box.replaceChildren(...parts);
     box.hidden = !parts.length;
@@ -58,7 +60,7 @@
         version = found.version;
       }
     } catch (error) {
-      box.replaceChildren(make("p", "the board does not answer; is it still running?"));
+      box.replaceChildren(make("p", _("the board does not answer; is it still running?")));
       box.hidden = false;
       shown = "";
     }

@@ -1,5 +1,6 @@
 (() => {
   "use strict";
+  const words = JSON.parse(document.body.dataset.words), _ = (text) => words[text] ?? text;
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
   // One page at a time; without scripts all of them are there, one below the other.
@@ -66,7 +67,7 @@
       example.hidden = !(example.textContent.toLowerCase().includes(text) && example.dataset.tags.includes(tag));
     });
     const left = examples.filter((example) => !example.hidden).length;
-    box.querySelector(".count").textContent = left < examples.length ? left + " of " + examples.length : "";
+    box.querySelector(".count").textContent = left < examples.length ? _("{n} of {all}").replace("{n}", left).replace("{all}", examples.length) : "";
   };
   const filter = (event) => {
     const field = event.target;

@@ -2,6 +2,7 @@
 // All text goes through textContent: nothing that a user or a model says is ever read as HTML.
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
+const words = JSON.parse(document.body.dataset.words), _ = (text) => words[text] ?? text;
 let about = null;
 
 function made(tag, text, kind) {
@@ -35,31 +36,34 @@ function field(name, label, tag = "textarea", value = "") {
 
 const value = (name) => $(name).value;
 const FORMS = {
-  text: { make: () => field("text", "Text"), read: () => value("text") },
+  text: { make: () => field("text", _("Text")), read: () => value("text") },
   pair: {
-    make: () => { field("first", "First text"); field("second", "Second text"); },
+    make: () => { field("first", _("First text")); field("second", _("Second text")); },
     read: () => flat("first") + "\t" + flat("second"),
   },
   relation: {
     make: () => {
-      field("sentence", "Sentence");
-      for (const role of ["subject", "object"]) { field(role, `The ${role}, as it stands in the sentence`, "input"); field(role + "_type", `Type of the ${role} (PER, ORG, LOC, …)`, "input", "PER"); }
+      field("sentence", _("Sentence"));
+      field("subject", _("The subject, as it stands in the sentence"), "input");
+      field("subject_type", _("Type of the subject (PER, ORG, LOC, …)"), "input", "PER");
+      field("object", _("The object, as it stands in the sentence"), "input");
+      field("object_type", _("Type of the object (PER, ORG, LOC, …)"), "input", "PER");
     },
     read: () => ({ [about.fields.text]: value("sentence"), [about.fields.subject]: entity("subject"), [about.fields.object]: entity("object") }),
   },
   question: {
-    make: () => { field("context", "Passage").className = "tall"; field("question", "Question", "input"); },
+    make: () => { field("context", _("Passage")).className = "tall"; field("question", _("Question"), "input"); },
     read: () => ({ [about.fields.text]: value("context"), [about.fields.question]: value("question") }),
   },
   dialogue: {
-    make: () => (field("turns", "Turns, one per line: user, system, user, …").className = "tall"),
+    make: () => (field("turns", _("Turns, one per line: user, system, user, …")).className = "tall"),
     read: () => ({ dialogue: value("turns").split("\n").filter((turn) => turn.trim()).map((text, k) => ({ role: k % 2 ? "sys" : "user", text })) }),
   },
   choices: {
     make: () => {
-      field("text", "Text");
+      field("text", _("Text"));
       if (about.fields.pair) field("pair", about.fields.pair, "input");
-      about.fields.choices.forEach((name, k) => field("choice" + k, `Candidate ${about.labels[k]}`, "input"));
+      about.fields.choices.forEach((name, k) => field("choice" + k, _("Candidate {label}").replace("{label}", about.labels[k]), "input"));
     },
     read: () => Object.fromEntries([
       [about.fields.text, value("text")],
@@ -67,7 +71,7 @@ const FORMS = {
       ...about.fields.choices.map((name, k) => [name, value("choice" + k)]),
     ]),
   },
-  other: { make: () => field("json", "A JSON object"), read: () => JSON.parse(value("json")) },
+  other: { make: () => field("json", _("A JSON object")), read: () => JSON.parse(value("json")) },
 };
 
 const flat = (name) => value(name).replace(/\s+/g, " ").trim();
@@ -75,15 +79,18 @@ const flat = (name) => value(name).replace(/\s+/g, " ").trim();
 function entity(role) {
   const characters = [...value("sentence")], word = [...value(role)];
   const start = characters.findIndex((_, k) => word.length && word.every((one, n) => characters[k + n] === one));
-  if (start < 0) throw new Error(`the ${role} does not stand in the sentence`);
+  if (start < 0) throw new Error(role === "subject" ? _("the subject does not stand in the sentence") : _("the object does not stand in the sentence"));
   return { word: word.join(""), start_idx: start, end_idx: start + word.length - 1, type: value(role + "_type").trim() };
 }
 
 function form() {
-  return { text: FORMS.text, words: FORMS.text, pair: FORMS.pair, relation: FORMS.relation, question: FORMS.question, dialogue: FORMS.dialogue, choices: FORMS.choices }[about.form] || FORMS.other;
+  const special = { relation: FORMS.relation, question_answering: FORMS.question, dialogue_state: FORMS.dialogue, multiple_choice: FORMS.choices };
+  if (special[about.type]) return special[about.type];
+  if (!["classification", "multilabel", "regression", "tagging", "parsing"].includes(about.type)) return FORMS.other;
+  return about.is_pair ? FORMS.pair : FORMS.text;
 }
 
-// What is shown, by the kind of the task
+// What is shown, by the type of the task
 
 function marked(text, spans) {
   const line = made("div", undefined, "text"), characters = [...text];
@@ -113,14 +120,33 @@ function bars(probabilities) {
   return table;
 }
 
+// On a phone every word has a line, and the arcs are on its left.
+function uprightArcs(words) {
+  const row = 26, span = (k) => (words[k].head ? Math.abs(words[k].head - 1 - k) : 0);
+  const left = 14 + 10 * Math.min(9, Math.max(1, ...words.map((one, k) => span(k)))), y = (k) => row * k + 16;
+  const svg = drawn("svg", { viewBox: `0 0 ${left + 260} ${row * words.length + 8}`, width: "100%", role: "img", "aria-label": describe(words) });
+  words.forEach((one, k) => {
+    svg.append(drawn("text", { x: left + 8, y: y(k) + 5 }, one.word));
+    svg.append(drawn("text", { x: left + 256, y: y(k) + 4, "text-anchor": "end", class: "relation" }, one.relation + (one.head ? "" : " (root)")));
+    if (!one.head || one.head === k + 1) return;
+    const far = left - 8 - 10 * Math.min(9, span(k)), from = y(one.head - 1), shift = from > y(k) ? 3 : -3;
+    svg.append(drawn("path", { d: `M ${left} ${from - shift} H ${far} V ${y(k) + shift} H ${left - 4}` }));
+    svg.append(drawn("polygon", { points: `${left - 5},${y(k) + shift - 3} ${left - 5},${y(k) + shift + 3} ${left + 2},${y(k) + shift}` }));
+  });
+  return svg;
+}
+
+const describe = (words) => words.map((one) => `${one.word} (${one.relation}) → ${one.head ? words[one.head - 1].word : "root"}`).join("; ");
+
 function arcs(words) {
+  if (matchMedia("(max-width: 640px)").matches) return uprightArcs(words);
   const gap = 26, size = 15, widths = words.map((one) => [...one.word].reduce((sum, c) => sum + (c > "\u2000" ? size : size * 0.6), 0));
   const middles = [];
   let x = 10;
   for (const [k, width] of widths.entries()) { middles.push(x + Math.max(width, 8 * words[k].relation.length) / 2); x += Math.max(width, 8 * words[k].relation.length) + gap; }
   const farthest = Math.max(1, ...words.map((one, k) => (one.head ? Math.abs(one.head - 1 - k) : 1)));
   const height = 40 + 26 * Math.min(farthest, 9), base = height + 14;
-  const svg = drawn("svg", { width: x, height: base + 14, viewBox: `0 0 ${x} ${base + 14}`, role: "img", "aria-label": words.map((one, k) => `${one.word} (${one.relation}) → ${one.head ? words[one.head - 1].word : "root"}`).join("; ") });
+  const svg = drawn("svg", { width: x, height: base + 14, viewBox: `0 0 ${x} ${base + 14}`, role: "img", "aria-label": describe(words) });
   words.forEach((one, k) => {
     svg.append(drawn("text", { x: middles[k], y: base + 6, "text-anchor": "middle" }, one.word));
     const to = middles[k];
@@ -141,20 +167,20 @@ function shown(record) {
   place.replaceChildren();
   if (record.spans) {
     place.append(marked(record.text, record.spans));
-    if (!record.spans.length) place.append(made("p", "No entity.", "sure"));
+    if (!record.spans.length) place.append(made("p", _("No entity."), "sure"));
   } else if (record.words) {
     place.append(arcs(record.words));
-  } else if (about.kind === "answer") {
-    if (record.answer) place.append(marked(record.text, [{ start: record.start, end: record.end, type: "answer", confidence: record.confidence }]));
-    else place.append(made("div", "No answer in the passage.", "big"), made("div", record.confidence == null ? "" : percent(record.confidence), "sure"));
-  } else if (about.kind === "track") {
+  } else if (about.type === "question_answering") {
+    if (record.answer) place.append(marked(record.text, [{ start: record.start, end: record.end, type: _("answer"), confidence: record.confidence }]));
+    else place.append(made("div", _("No answer in the passage."), "big"), made("div", record.confidence == null ? "" : percent(record.confidence), "sure"));
+  } else if (about.type === "dialogue_state") {
     const list = made("ul", undefined, "slots");
     list.append(...record.answer.map((slot) => made("li", slot)));
-    place.append(record.answer.length ? list : made("p", "Nothing is settled yet.", "sure"));
+    place.append(record.answer.length ? list : made("p", _("No slot is filled yet."), "sure"));
   } else {
-    if (record.subject) place.append(marked(record.text, [{ ...record.subject, type: "subject " + record.subject.type }, { ...record.object, type: "object " + record.object.type }]));
-    const answer = Array.isArray(record.answer) ? record.answer.join(", ") : about.kind === "score" ? record.answer.toFixed(2) : String(record.answer);
-    place.append(made("div", answer || "No label.", "big"));
+    if (record.subject) place.append(marked(record.text, [{ ...record.subject, type: _("subject") + " " + record.subject.type }, { ...record.object, type: _("object") + " " + record.object.type }]));
+    const answer = Array.isArray(record.answer) ? record.answer.join(", ") : about.type === "regression" ? record.answer.toFixed(2) : String(record.answer);
+    place.append(made("div", answer || _("No label."), "big"));
     if (record.probabilities) place.append(bars(record.probabilities));
   }
   $("raw").textContent = JSON.stringify(record, null, 2);
@@ -174,7 +200,7 @@ async function ask(event) {
     if (reply.ok) shown(found);
     else complain(found.error);
   } catch (error) {
-    complain(error instanceof TypeError ? "The service does not answer." : error.message);
+    complain(error instanceof TypeError ? _("The service does not answer.") : error.message);
   } finally {
     button.disabled = false;
   }
@@ -183,7 +209,7 @@ async function ask(event) {
 async function begin() {
   about = await (await fetch("/schema")).json();
   $("model").textContent = about.model;
-  $("about").textContent = `${about.title} (${about.task}). It needs ${about.input}.`;
+  $("about").textContent = _("{task}: {title}. Input: {input}.").replace("{task}", about.task).replace("{title}", _(about.title)).replace("{input}", _(about.input));
   document.title = `${about.task} – danseo`;
   form().make();
   $("form").addEventListener("submit", ask);
@@ -191,4 +217,4 @@ async function begin() {
   document.querySelector("textarea, input").focus();
 }
 
-begin().catch(() => complain("The service does not answer."));
+begin().catch(() => complain(_("The service does not answer.")));

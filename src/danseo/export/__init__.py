@@ -1,0 +1,1 @@
+"""Exports of runs: one module per format."""

@@ -1,1 +1,0 @@
-"""What leaves a run: the table of formats, one file each."""

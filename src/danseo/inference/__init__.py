@@ -1,0 +1,1 @@
+"""Predictions and evaluation with a finished run."""

@@ -1,1 +1,0 @@
-"""Cross-fitted hard examples and likely label errors."""

@@ -1,0 +1,1 @@
+"""Masked language models: probes, and overlap of texts."""

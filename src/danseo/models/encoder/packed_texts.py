@@ -1,0 +1,208 @@
+"""Read the texts of a batch as one row of tokens without padding: positions, attention, and conversion to tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from danseo.models.encoder.dropout import drop_values
+from danseo.training.precision import FLASH, PACKED
+
+
+@dataclass(frozen=True)
+class PackedTexts:
+    """Where the texts of a batch lie in the row of its tokens; texts of equal length should be neighbours."""
+
+    lengths: tuple[int, ...]
+    starts: Tensor
+    """Index of the first token of each text."""
+    owners: Tensor
+    """Number of the text of each token."""
+    positions: Tensor
+    """Position of each token in its text."""
+    table: Tensor
+    """Index of each token (texts, longest); padding has the index of the last token of its text."""
+
+    @classmethod
+    def of(cls, lengths: Sequence[int]) -> PackedTexts:
+        """Return the layout of texts with these numbers of tokens."""
+        sizes = np.array(lengths, dtype=np.int64)
+        starts = np.cumsum(sizes) - sizes
+        owners = np.repeat(np.arange(len(sizes)), sizes)
+        positions = np.arange(len(owners)) - starts[owners]
+        table = starts[:, None] + np.minimum(np.arange(sizes.max()), sizes[:, None] - 1)
+        return cls(tuple(lengths), *(torch.from_numpy(array) for array in (starts, owners, positions, table)))
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> PackedTexts:
+        """Copy the layout to a device."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> PackedTexts:
+        """Copy the layout to memory that a GPU reads while the CPU continues."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> PackedTexts:
+        return PackedTexts(self.lengths, *map(change, (self.starts, self.owners, self.positions, self.table)))
+
+    @property
+    def lasts(self) -> Tensor:
+        """Index of the last token of each text."""
+        return self.table[:, -1]
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """Return which cells of the table hold a token (texts, longest)."""
+        columns = torch.arange(self.table.shape[1], device=self.table.device)
+        return columns <= (self.lasts - self.starts).unsqueeze(1)
+
+    def pad(self, rows: Tensor) -> Tensor:
+        """Return values of all tokens as a table (texts, longest, …); cells of padding repeat the last token."""
+        return rows.index_select(0, self.table.flatten()).view(*self.table.shape, *rows.shape[1:])
+
+    def unpad(self, table: Tensor) -> Tensor:
+        """Return a table (texts, longest, …) as values of all tokens."""
+        return table.flatten(0, 1).index_select(0, self.owners * self.table.shape[1] + self.positions)
+
+    def flash_options(self) -> dict[str, Any]:
+        """Return the layout as FlashAttention's variable-length kernel takes it."""
+        ends = torch.cat([self.starts[:1], self.lasts + 1]).int()
+        longest = max(self.lengths)
+        return {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": longest, "max_length_k": longest}
+
+
+class PaddedTexts:
+    """The texts of a padded batch (texts, longest), for networks that are traced: rows hold padding too."""
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask.bool()
+        self.starts = torch.arange(mask.shape[0], device=mask.device) * mask.shape[1]
+        self.lasts = self.starts + mask.sum(1) - 1
+
+    def pad(self, rows: Tensor) -> Tensor:
+        return rows.view(*self.mask.shape, *rows.shape[1:])
+
+    def unpad(self, table: Tensor) -> Tensor:
+        return table.flatten(0, 1)
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, queries: Sequence[int], lengths: Sequence[int], **options: Any
+) -> Tensor:
+    """Return the attention of each text to itself (1, tokens, heads, width); neighbours of equal length go together."""
+    groups = [(*sizes, len(list(same))) for sizes, same in groupby(zip(queries, lengths, strict=True))]
+    query, key, value = (states.transpose(1, 2)[0] for states in (query, key, value))
+    read = [count * length for _, length, count in groups]
+    asking = [count * asked for asked, _, count in groups]
+    parts = zip(query.split(asking), key.split(read), value.split(read), strict=True)
+    outputs = []
+    for (asked, _, count), part in zip(groups, parts, strict=True):
+        if asked:
+            tables = (states.unflatten(0, (count, -1)).transpose(1, 2) for states in part)
+            outputs.append(_attend_group(*tables, **options).transpose(1, 2).flatten(0, 1))
+    return torch.cat(outputs or [query]).unsqueeze(0)
+
+
+def _attend_group(
+    query: Tensor, key: Tensor, value: Tensor, window: int | None, causal: bool, **options: Any
+) -> Tensor:
+    """Return the attention of texts of equal length (texts, heads, tokens, width)."""
+    length, mask = query.shape[2], None
+    if window is not None and window < length:
+        numbers = torch.arange(length, device=query.device)
+        distance = numbers.unsqueeze(1) - numbers
+        mask = (distance.abs() < window) & (distance >= 0) if causal else distance.abs() < window
+    is_plain = mask is None and not causal and query.shape[1] == key.shape[1]
+    if options["dropout_p"] and is_plain and query.device.type == "cpu":
+        scores = query @ key.transpose(2, 3) * (options["scale"] or query.shape[-1] ** -0.5)
+        return drop_values(scores.softmax(-1), options["dropout_p"]) @ value
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=causal and mask is None and length > 1, **options
+    )
+
+
+def attend_packed(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    texts: PackedTexts | None = None,
+    sees_ahead: bool | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Compute the attention of a layer of transformers; sees_ahead overrides the direction of a language model."""
+    if texts is None or softcap is not None:
+        raise ValueError("this attention is for packed texts and has no softcap")
+    causal = bool(getattr(module, "is_causal", False)) if sees_ahead is None else not sees_ahead
+    options = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    lengths = texts.lengths
+    return attend(query, key, value, lengths, lengths, window=sliding_window, causal=causal, **options), None
+
+
+def is_packed(model: Any) -> bool:
+    """Return whether the model reads packed texts."""
+    return model.config._attn_implementation in (PACKED, FLASH)
+
+
+def pack_inputs(model: Any, ids: Tensor, texts: PackedTexts, segments: Tensor | None, sees_ahead: bool | None) -> Any:
+    """Return the inputs of a model that reads packed texts."""
+    embeddings: Any = getattr(model.base_model, "embeddings", None)
+    positions = texts.positions
+    if hasattr(embeddings, "create_position_ids_from_input_ids"):
+        positions = count_from_padding(ids, texts, embeddings.padding_idx)
+    inputs = {"input_ids": ids.unsqueeze(0), "position_ids": positions.unsqueeze(0)}
+    if segments is not None:
+        inputs["token_type_ids"] = segments.unsqueeze(0)
+    if model.config._attn_implementation == FLASH:
+        return {**inputs, **texts.flash_options()}
+    return {**inputs, "texts": texts, "sees_ahead": sees_ahead}
+
+
+def count_from_padding(ids: Tensor, texts: PackedTexts, padding: int) -> Tensor:
+    """Return positions as RoBERTa counts them: from the padding id on, without tokens that have this id."""
+    counted = (ids != padding).long()
+    sums = counted.cumsum(0)
+    before = (sums - counted).index_select(0, texts.starts)
+    return (sums - before.index_select(0, texts.owners)) * counted + padding
+
+
+def register_packed_attention() -> None:
+    """Add the attention to those of transformers, once; it has no mask function, so that no mask is made."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(PACKED, attend_packed)
+
+
+@torch.no_grad()
+def reads_packed(model: Any, run: Callable[[Tensor, PackedTexts], Tensor]) -> bool:
+    """Return whether a model computes the same for packed texts as for each text alone."""
+    before, was_training = model.config._attn_implementation, model.training
+    window = getattr(model.config, "sliding_window", None) or 0
+    lengths = (window + 6 if window <= 128 else 6, 4, 4, 2)
+    ids = torch.arange(sum(lengths), device=model.device) % 7 + 3
+    model.eval()
+    register_packed_attention()
+    try:
+        with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=model.dtype == torch.bfloat16):
+            alone = [run(part, PackedTexts.of([len(part)]).to(model.device)) for part in ids.split(lengths)]
+            model.set_attn_implementation(PACKED)
+            packed = run(ids, PackedTexts.of(lengths).to(model.device))
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, IndexError):  # a family without it
+        return False
+    finally:
+        model.set_attn_implementation(before)
+        model.train(was_training)
+    tolerance = 5e-2 if model.dtype == torch.bfloat16 else 1e-3
+    return torch.allclose(packed.float(), torch.cat(alone).float(), rtol=tolerance, atol=tolerance, equal_nan=True)

@@ -1,1 +1,0 @@
-"""Masked language models: the head, longer inputs, how long they may be."""

@@ -1,0 +1,1 @@
+"""Masked language models: loading, objectives, and input lengths."""

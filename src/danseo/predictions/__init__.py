@@ -1,1 +1,0 @@
-"""Files of predictions, the evidence beside them, and how answers are decoded from it."""

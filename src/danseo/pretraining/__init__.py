@@ -1,1 +1,0 @@
-"""Masked-language-model training: text in, checkpoints out; and entities that repeat themselves."""

@@ -1,1 +1,0 @@
-"""Runs laid out as the tables that people know."""

@@ -1,1 +1,0 @@
-"""Searches by Optuna: what may be chosen, and the study that sweeps and `danseo tune` share."""

@@ -1,0 +1,1 @@
+"""Runs as tables: list, summary, seeds, KLUE, sweep, ablation, systems, comparison."""

@@ -1,0 +1,1 @@
+"""The eight tasks of KLUE, one module each."""

@@ -1,1 +1,0 @@
-"""Searching for good settings of a training command with Optuna."""
