@@ -156,12 +156,14 @@ def test_a_run_directory_is_packed_and_unpacked(tmp_path):
     assert found == {"a/predictions/dev.jsonl", "a/scores.json"}
 
 
-def test_ensembles_are_made_of_the_runs_of_a_cluster(cluster, invoke, little, tmp_path):
+def test_ensembles_are_made_of_the_runs_of_a_cluster(cluster, invoke, little, tmp_path, capsys):
     grid = 'model = ["majority", "linear"]\nseed = [1, 2]\n[ensemble]\n[resources]\nfiles = "copied"\n'
     (tmp_path / "grid.toml").write_text(f'task = "ynat"\n[grid]\n{grid}')
     options = ("--executor", "ray", "--ray-address", cluster.address, "--json")
     result = invoke("sweep", "grid.toml", "--data", little, *options)
     assert (result.code, len(result.json["ensembles"])) == (0, 2)
+    ray._private.worker.print_to_stdstream({"lines": ["a node was lost"], "pid": "raylet", "is_err": False}, False)
+    assert capsys.readouterr().out == ""  # nor does Ray print before a JSON document
 
 
 def test_an_address_without_ray_is_refused():

@@ -36,6 +36,8 @@ def connect(address: str | None, slots: int | None = None) -> Any:
     require("ray")
     import ray
 
+    # "log_to_driver" does not cover Ray's own messages, such as a lost node: they would stand before the JSON document
+    ray._private.worker._worker_logs_enabled = False
     options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
     if address is None:
         options |= {"num_cpus": slots or os.cpu_count(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
