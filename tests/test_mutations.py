@@ -14,8 +14,8 @@ import pytest
 
 from danseo.errors import DanseoError
 from danseo.models.llm.backend import CallLog
-from danseo.sweeps.dry_run import read_ended_runs
 from danseo.sweeps.plan import read_evaluations
+from danseo.sweeps.preparation import read_ended_runs
 
 from .mutations import change_content, change_request, dump_json, dump_toml, write_zip
 

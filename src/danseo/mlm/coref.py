@@ -14,7 +14,6 @@ from danseo.data.find import cache_root
 from danseo.display.progress import TrainingProgress, Waiting
 from danseo.errors import DanseoError
 from danseo.files import check_writable
-from danseo.mlm.checkpoint_steps import CheckpointSteps, count_epoch_steps, plan_checkpoints
 from danseo.mlm.initialization import load_masked, save_masked
 from danseo.mlm.masking import MentionMasker, Vocabulary
 from danseo.mlm.mentions import (
@@ -35,6 +34,7 @@ from danseo.mlm.run_folder import (
     record_failure,
     save_and_probe,
 )
+from danseo.mlm.training_length import CheckpointSteps, count_epoch_steps, plan_checkpoints
 from danseo.runs.lock import lock_folder, lock_folder_on_first_process
 from danseo.runs.store import Run
 from danseo.text.documents import hash_files, hash_tokenizer

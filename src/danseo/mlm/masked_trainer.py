@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from danseo.config.train import OptimizationSettings
-from danseo.mlm.checkpoint_steps import CheckpointSteps
+from danseo.mlm.training_length import CheckpointSteps
 from danseo.models.mlm.objective import MlmNetwork, MlmObjective, compute_held_out_scores
 from danseo.runs.progress_file import ProgressFile
 from danseo.runs.store import Run
-from danseo.training.determinism import configure_torch
 from danseo.training.distributed import Workers
 from danseo.training.features import Features, Outputs
 from danseo.training.optimizers import freeze, make_optimizer
-from danseo.training.precision import choose_compute_config
+from danseo.training.precision import choose_compute_config, configure_torch
 from danseo.training.trainer import Progress, Trainer, Watcher, copy_weights, load_weights
 from danseo.training.training_loop import BatchPlan, Engine, Step, compute_outputs, train_steps
 

@@ -142,9 +142,9 @@ class MaskedTarget:
     def check(self) -> None:
         """Refuse a checkpoint, text or dataset with which every trial would fail, because failed trials count."""
         from danseo.mlm.coref import choose_row_length, require_source
-        from danseo.mlm.corpus import stream_documents
         from danseo.mlm.initialization import load_masked
         from danseo.mlm.mentions import require_left_out
+        from danseo.mlm.packing import stream_documents
         from danseo.mlm.pretraining import check_config
 
         if self.command == "coref":

@@ -17,7 +17,6 @@ from danseo.files import to_finite
 from danseo.models.base import Answers, Events, LoadOptions, TrainResult, choose_select_positions
 from danseo.models.checkpoint import apply_trust
 from danseo.models.encoder.heads import get_head_class
-from danseo.models.encoder.int8 import quantize_to_int8
 from danseo.models.encoder.network import Network, load_encoder_tokenizer, load_network, save_network
 from danseo.models.encoder.tokenizer_report import TokenizerReport, make_tokenizer_report
 from danseo.records import Prediction
@@ -25,11 +24,17 @@ from danseo.runs.schemas import is_number
 from danseo.runs.store import BEST, WEIGHTS, Run
 from danseo.scoring.score import measure
 from danseo.tasktypes.base import Task
-from danseo.training.determinism import configure_torch, describe_conditions
 from danseo.training.distributed import Workers
 from danseo.training.features import Features, Outputs
 from danseo.training.optimizers import freeze
-from danseo.training.precision import ComputeConfig, choose_compute_config, read_compute_config
+from danseo.training.precision import (
+    ComputeConfig,
+    choose_compute_config,
+    configure_torch,
+    describe_conditions,
+    quantize_to_int8,
+    read_compute_config,
+)
 from danseo.training.trainer import Progress, Trainer, restore_weights
 from danseo.training.training_loop import BatchPlan, Engine, compute_outputs
 

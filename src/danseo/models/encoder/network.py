@@ -24,7 +24,6 @@ from danseo.models.checkpoint import (
     refuse_missing,
 )
 from danseo.models.encoder.decoder_only import Masks, check_body, frame_inputs, is_decoder, masks_for
-from danseo.models.encoder.dropout import use_cpu_dropout
 from danseo.models.encoder.entity_positions import EntityPositions
 from danseo.models.encoder.heads import get_head_class
 from danseo.models.encoder.heads.base import TaskHead, make_batch
@@ -41,7 +40,7 @@ from danseo.models.encoder.lora import (
 )
 from danseo.models.encoder.model_info import above_embeddings, usable_positions
 from danseo.models.encoder.packed_forward import classify_texts, make_row, run_model
-from danseo.models.encoder.packed_texts import PackedTexts, PaddedTexts, is_packed, reads_packed
+from danseo.models.encoder.packed_texts import PackedTexts, PaddedTexts, is_packed, reads_packed, use_cpu_dropout
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.models.remote_code import CodeRefused
 from danseo.runs.store import Run, read_tensors

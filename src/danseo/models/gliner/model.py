@@ -27,9 +27,8 @@ from danseo.runs.store import Run
 from danseo.scoring.score import compute_headline
 from danseo.tasktypes.base import Task
 from danseo.tasktypes.tagging import get_entity_types
-from danseo.training.determinism import configure_torch
 from danseo.training.distributed import Workers
-from danseo.training.precision import ComputeConfig
+from danseo.training.precision import ComputeConfig, configure_torch
 from danseo.training.processes import compute_shared
 from danseo.training.trainer import Progress, Trainer
 from danseo.training.training_loop import Engine

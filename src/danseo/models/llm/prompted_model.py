@@ -20,16 +20,16 @@ from danseo.models.llm.backend import (
     CallLog,
     ModelCall,
     OnCall,
+    ProgressReporter,
+    PromptingProgress,
     PromptRequest,
     mean_tokens,
     sum_tokens,
 )
 from danseo.models.llm.formats import make_format
 from danseo.models.llm.formats.base import Message, PromptFormat, Shot
-from danseo.models.llm.progress import ProgressReporter, PromptingProgress
-from danseo.models.llm.prompt_template import PromptTemplate, load_template
+from danseo.models.llm.prompt_template import NearestShots, PromptTemplate, drop_dev_texts, load_template, sample_shots
 from danseo.models.llm.reply import Reply, ReplyStats, is_thought_opened_by_prompt, mark_unclosed
-from danseo.models.llm.shots import NearestShots, drop_dev_texts, sample_shots
 from danseo.records import Prediction
 from danseo.tasktypes.base import Task
 from danseo.training.processes import OneProcess, join_processes

@@ -20,8 +20,7 @@ from danseo.models.llm.backend import CallLimits, ModelCall, OnCall, PromptReque
 from danseo.models.llm.formats.base import Message, object_schema
 from danseo.models.llm.gbnf import write_gbnf
 from danseo.models.llm.http_client import HttpClient, HttpReply
-from danseo.models.llm.logprobs import ALTERNATIVES, check_logprob, compute_label_logprobs, read_token_logprobs
-from danseo.models.llm.reply import is_thought
+from danseo.models.llm.reply import ALTERNATIVES, check_logprob, compute_label_logprobs, is_thought, read_token_logprobs
 from danseo.models.llm.settings import PromptSettings
 
 _ATTEMPTS = 6

@@ -18,22 +18,28 @@ from danseo.models.encoder.lora import BASE, add_adapters, check_settings, load_
 from danseo.models.encoder.model import loss_of
 from danseo.models.encoder.packed_forward import make_row, run_model
 from danseo.models.encoder.packed_texts import PackedTexts, is_packed, reads_packed
+from danseo.models.llm.backend import ProgressReporter
 from danseo.models.llm.chat_template import ChatTokenizer
 from danseo.models.llm.family import get_checkpoint
 from danseo.models.llm.formats.base import PromptFormat
 from danseo.models.llm.loading import load_language_model
 from danseo.models.llm.local_backend import LocalBackend, get_end_tokens
-from danseo.models.llm.progress import ProgressReporter
 from danseo.models.llm.prompt_template import PromptTemplate
 from danseo.models.llm.prompted_model import PromptedModel
 from danseo.runs.store import hash_folder
 from danseo.scoring.score import measure
 from danseo.tasktypes.base import Task
-from danseo.training.determinism import configure_torch, describe_conditions
 from danseo.training.distributed import Workers
 from danseo.training.features import Features, Outputs
 from danseo.training.network import TrainableNetwork, to_tensors
-from danseo.training.precision import PACKED, ComputeConfig, select_attention, select_precision
+from danseo.training.precision import (
+    PACKED,
+    ComputeConfig,
+    configure_torch,
+    describe_conditions,
+    select_attention,
+    select_precision,
+)
 from danseo.training.sharding import is_sharded
 from danseo.training.trainer import Progress, Trainer
 from danseo.training.training_loop import Engine
