@@ -18,14 +18,20 @@ from danseo.files import suggest_remedy, write_atomically
 from danseo.mlm.overlap import OverlapFilter, hash_excluded_texts
 from danseo.mlm.packing import PackedRows, find_morpheme_cuts, find_morpheme_spans, sample_evenly, stream_documents
 from danseo.mlm.probing.items import ProbeItem
-from danseo.models.new_encoder import SPECIALS, make_bert_normalizer
+from danseo.models.new_encoder import (
+    SPECIALS,
+    EncoderSize,
+    make_bert_normalizer,
+    make_encoder_config,
+    make_wordpiece_tokenizer,
+    train_tokenizer,
+)
 from danseo.rows import read_object
 from danseo.runs.store import read_tensors
 from danseo.text.documents import hash_files
 from danseo.text.morphology import KiwiAnalyser
 
 if TYPE_CHECKING:
-    from danseo.models.new_encoder import EncoderSize
     from danseo.training.distributed import Workers
 
 
@@ -104,7 +110,6 @@ def make_from_scratch(
     import torch
 
     from danseo.models.checkpoint import quiet_transformers
-    from danseo.models.new_encoder import EncoderSize, make_encoder_config
 
     settings, seq_len = config.model, config.text.seq_len
     width, heads = settings.hidden_size, settings.num_attention_heads
@@ -121,14 +126,12 @@ def make_from_scratch(
 
 def train_text_tokenizer(
     config: ModelSettings,
-    size: "EncoderSize",
+    size: EncoderSize,
     texts: Sequence[Path],
     exclude: Sequence[ProbeItem],
     on_note: Callable[[str], None],
 ) -> Any:
     """Train a tokenizer for the architecture, on words or morphemes."""
-    from danseo.models.new_encoder import make_wordpiece_tokenizer, train_tokenizer
-
     documents = sample_evenly(stream_documents(texts, OverlapFilter(exclude)), config.tokenizer_documents)
     sample = (document.text for document in documents)
     if config.tokenizer == "word":

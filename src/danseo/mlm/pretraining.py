@@ -158,12 +158,7 @@ def _summarize_text(facts: dict[str, PackedFacts]) -> str:
 
 
 def make_trainer(
-    config: PretrainConfig,
-    model: Any,
-    tokenizer: Any,
-    workers: "Workers",
-    run: Run,
-    on_note: Callable[[str], None],
+    config: PretrainConfig, model: Any, tokenizer: Any, workers: "Workers", run: Run, on_note: Callable[[str], None]
 ) -> "MaskedTrainer":
     """Return the trainer of a model with the objective of the settings."""
     from danseo.mlm.masked_trainer import MaskedTrainer

@@ -19,7 +19,7 @@ from danseo.runs.lock import RunLocks
 from danseo.runs.progress_file import ProgressFile, ProgressRecord
 from danseo.sweeps.local_executor import EndedRun
 from danseo.sweeps.plan import SWEEP_LOG, Point, RuntimeEstimator
-from danseo.sweeps.queue import Availability, Entry, RunQueue, State, makespan, sort_longest_first
+from danseo.sweeps.queue import Availability, Entry, RunQueue, State, makespan
 from danseo.sweeps.worker import Order, is_done, write_reason
 
 _MAX_LISTED = 8  # failures in the table, and running runs in a line
@@ -58,7 +58,7 @@ class SweepProgress(LiveDisplay):
     def left(self) -> float:
         """Return the seconds until all runs are done, from the progress of running runs and the times of ended ones."""
         running = [self.seconds_left_of(entry) for entry in self.queue.in_state("running")]
-        queued = sort_longest_first(self._expect_seconds(entry) for entry in self.queue.in_state("queued"))
+        queued = sorted((self._expect_seconds(e) for e in self.queue.in_state("queued")), reverse=True)
         return makespan([*running, *queued], self.slots)
 
     def _expect_seconds(self, entry: Entry) -> float:
@@ -267,10 +267,6 @@ class Driver:
             self._start(entry)
             free -= 1
         self._report_ends()
-        self._note_waiting()
-
-    def _note_waiting(self) -> None:
-        """Report once that all remaining runs belong to other processes."""
         queued = self.queue.in_state("queued")
         is_waiting = queued and not self.queue.in_state("running") and self.locks.is_held(queued[0].name)
         if is_waiting and not self._noted_waiting:
@@ -290,15 +286,12 @@ class Driver:
         order = Order(
             point.name, flatten_config(point.config), str(self.root), runs, None, anew, stale, self._tokens[entry.name]
         )
-        self.executor.start(replace(order, series=str(self._make_series_folder(point.run.path.parent))))
+        # the folder in which the runs of this sweep agree on precision and attention
+        folder = point.run.path.parent / ".compute" / self.log.path.name.removesuffix(SWEEP_LOG)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.executor.start(replace(order, series=str(folder)))
         self.log.write(entry.name, "running", attempt=entry.attempts, where=self.executor.where(entry.name))
         self.progress.event(entry, "started")
-
-    def _make_series_folder(self, runs: Path) -> Path:
-        """Make the folder in which the runs of this sweep agree on precision and attention."""
-        folder = runs / ".compute" / self.log.path.name.removesuffix(SWEEP_LOG)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
     def _record_end(self, ended: EndedRun) -> None:
         """Record a run that left its slot."""

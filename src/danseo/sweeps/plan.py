@@ -1,6 +1,5 @@
 """The runs of a sweep: their directories, sizes and states, and how long they take."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,7 +57,10 @@ class Planner:
         """Return the run of a config; check its data, its model and its directory."""
         self._read_data(config.task)
         if config.model not in self.parameters:
-            self.parameters[config.model] = self._size(config)
+            size = get_family(config.model).count_parameters(config.model, config.trust_remote_code, self.offline)
+            if size is None:
+                self.unseen.append(config.model)
+            self.parameters[config.model] = size or _BASE_PARAMETERS
         check_config_for_task(config, get_task(config.task))
         check_folds(config, self.examples[config.task]["train"])
         identity = self._identity(config)
@@ -77,13 +79,6 @@ class Planner:
         epochs = settings["train.epochs"]
         evaluated = counts["dev"] / (1 if settings["train.select_on"] == "dev" else 2)
         return float(_TRAINING_COST * train * epochs + evaluated * max(1, settings["train.evals_per_epoch"] * epochs))
-
-    def _size(self, config: RunConfig) -> float:
-        """Return the parameters of a model; offline, a model of the Hub is looked up in the local cache only."""
-        size = get_family(config.model).count_parameters(config.model, config.trust_remote_code, self.offline)
-        if size is None:
-            self.unseen.append(config.model)
-        return size or _BASE_PARAMETERS
 
     def _read_data(self, name: str) -> None:
         if name in self.hashes:
@@ -142,16 +137,6 @@ def read_records(runs: Path) -> list[Record]:
 def read_state(point: Point) -> str:
     """Return the state of a run: done, failed, pruned, unfinished or new."""
     return read_record(point.run).status if (point.run.path / "config.toml").is_file() else "new"
-
-
-def read_evaluations(path: Path) -> list[dict[str, Any]]:
-    """Return the logged evaluations of a running run, without a last line that is being written."""
-    try:
-        lines = path.read_text("utf-8").split("\n")[:-1]
-        found = [json.loads(line) for line in lines]
-        return found if all(isinstance(line, dict) for line in found) else []
-    except (OSError, ValueError, RecursionError):
-        return []
 
 
 SWEEP_LOG = ".sweep.jsonl"

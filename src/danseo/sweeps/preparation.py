@@ -27,7 +27,7 @@ from danseo.sweeps.plan import (
     read_records,
     read_state,
 )
-from danseo.sweeps.queue import makespan, sort_longest_first
+from danseo.sweeps.queue import makespan
 from danseo.sweeps.ray_executor import check_address
 from danseo.sweeps.search_space import Choice, Range
 from danseo.sweeps.sweep_file import (
@@ -192,14 +192,15 @@ class Forecast:
     @property
     def seconds(self) -> float:
         """The expected makespan."""
-        return makespan(sort_longest_first(self.left), self.slots)
+        return makespan(sorted(self.left, reverse=True), self.slots)
 
     def tables(self) -> list[Table]:
         """Return the runs with their varied settings, state and expected time."""
         points = [point for point, _, _ in self.rows()]
-        settings, names = _find_varied(points), _name_models(points)
+        names = {point.model: (shorten_model(point.config.model), point.config.model) for point in points}
+        settings, names_of_models = _find_varied(points), make_names_unique(names)
         rows: list[tuple[object, ...]] = [
-            (*_cells(point, names, settings), state, format_duration(seconds), point.name)
+            (*_cells(point, names_of_models, settings), state, format_duration(seconds), point.name)
             for point, state, seconds in self.rows()
         ]
         groups = len(self.prepared.groups)
@@ -285,11 +286,6 @@ def _find_varied(points: Sequence[Point]) -> list[str]:
     settings = [flatten_config(point.config) for point in points]
     names = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
     return sorted(names, key=lambda name: (name == "seed", name not in ("task", "model")))
-
-
-def _name_models(points: Sequence[Point]) -> dict[str, str]:
-    """Return a unique short name for each model."""
-    return make_names_unique({point.model: (shorten_model(point.config.model), point.config.model) for point in points})
 
 
 def _cells(point: Point, names: dict[str, str], settings: Sequence[str]) -> list[object]:

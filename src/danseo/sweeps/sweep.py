@@ -17,7 +17,7 @@ from danseo.display.table import Table, compact
 from danseo.ensembling.ensemble import EnsembleOptions, make_ensemble
 from danseo.errors import DanseoError
 from danseo.extras import require
-from danseo.files import write_atomically
+from danseo.files import read_json_lines, write_atomically
 from danseo.launcher import interruptible
 from danseo.models.registry import encoder_facts, get_family
 from danseo.runs.index import Record, natural_sort_key, read_record
@@ -27,7 +27,7 @@ from danseo.scoring.score import measure
 from danseo.sweeps.driver import Driver, Executor, PointList, Source, SweepLog
 from danseo.sweeps.local_executor import LocalExecutor
 from danseo.sweeps.optuna_study import OptunaStudy, StudySpec, default_storage, prune_reason, trial_table
-from danseo.sweeps.plan import SWEEP_LOG, Planner, Point, read_evaluations
+from danseo.sweeps.plan import SWEEP_LOG, Planner, Point
 from danseo.sweeps.preparation import (
     Forecast,
     PreparedSweep,
@@ -38,6 +38,7 @@ from danseo.sweeps.preparation import (
     prepare,
 )
 from danseo.sweeps.queue import RunQueue, State
+from danseo.sweeps.ray_executor import RayExecutor
 from danseo.sweeps.search_space import sample_settings
 from danseo.sweeps.sweep_file import EnsembleTable, Search, Sweep, name_file_in_errors
 from danseo.tables.ablation import ENDING, AblationStudy
@@ -106,8 +107,6 @@ def make_executor(prepared: PreparedSweep, options: SweepOptions) -> Executor:
     """Return the executor: processes of this machine, or tasks of a Ray cluster."""
     if options.executor == "local" or prepared.is_done(options.force):
         return LocalExecutor(prepared.devices)
-    from danseo.sweeps.ray_executor import RayExecutor
-
     return RayExecutor(options.ray_address, prepared.sweep.resources, options.slots)
 
 
@@ -177,7 +176,8 @@ class SweepResult:
             return [compact(table) for task in tasks for table in make_seed_tables(shown, task)]
         table = compact(make_run_table(self.records))
         folder = self.records[0].run.path.parent if self.records else Path()
-        where = f"`danseo runs {relative_folder(folder)} --paths` shows the directories"
+        relative = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+        where = f"`danseo runs {relative} --paths` shows the directories"
         return [*self.searched, replace(table, note="\n".join(filter(None, (table.note, where))))]
 
     def as_dict(self) -> dict[str, Any]:
@@ -202,12 +202,6 @@ class SweepResult:
         made = [{"run": str(record.run.path), "score": record.score()} for record in self.ensembles]
         tables = [table.as_dict() for table in self.tables()]
         return {"ensembles": made, "ensemble_errors": self.ensemble_errors, "tables": tables}
-
-
-def relative_folder(folder: Path) -> Path:
-    """Return the folder relative to the current one, if it is inside."""
-    current = Path.cwd()
-    return folder.relative_to(current) if folder.is_relative_to(current) else folder
 
 
 class StudyCells:
@@ -298,7 +292,7 @@ class SearchTrials:
     def prune_reason(self, point: Point) -> str:
         """Return why a running trial should be pruned, or nothing."""
         trial, seen = self._trials[point.name][0], self._reported.get(point.name, 0)
-        evaluations = read_evaluations(point.run.path / "log.jsonl")
+        evaluations = read_json_lines(point.run.path / "log.jsonl")
         for number, record in enumerate(evaluations[seen:], seen + 1):
             if record["score"] is not None:
                 trial.report(record["score"], number)

@@ -187,14 +187,10 @@ def allocate_moments(optimizer: torch.optim.Optimizer) -> None:
 def _allocate_state(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
     for parameter in group["params"]:
         if not optimizer.state[parameter]:
-            optimizer.state[parameter] = _make_state(parameter, group)
-
-
-def _make_state(parameter: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the empty state of a parameter; orthogonal steps need no squared gradients."""
-    names = ("exp_avg",) if group.get("orthogonal") else ("exp_avg", "exp_avg_sq")
-    step = torch.zeros((), device=parameter.device)
-    return {"step": step, **{name: torch.zeros_like(parameter) for name in names}}
+            # orthogonal steps need no squared gradients
+            names = ("exp_avg",) if group.get("orthogonal") else ("exp_avg", "exp_avg_sq")
+            step = torch.zeros((), device=parameter.device)
+            optimizer.state[parameter] = {"step": step, **{name: torch.zeros_like(parameter) for name in names}}
 
 
 def list_state_tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:

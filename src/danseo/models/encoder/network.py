@@ -14,7 +14,6 @@ from danseo.errors import DanseoError, NetworkError
 from danseo.files import quote
 from danseo.hub import OFFLINE_HINT, find_model_folder
 from danseo.models.checkpoint import (
-    check_finite,
     check_new,
     check_whole,
     load_config,
@@ -22,6 +21,7 @@ from danseo.models.checkpoint import (
     load_weights,
     quiet_transformers,
     refuse_missing,
+    refuse_nonfinite,
 )
 from danseo.models.encoder.decoder_only import Masks, check_body, frame_inputs, is_decoder, masks_for
 from danseo.models.encoder.entity_positions import EntityPositions
@@ -300,7 +300,7 @@ def load_part(head: nn.Module, path: Path) -> None:
             f"{path} is damaged: {shorten(' '.join(str(error).split()), 200, placeholder=' …')}"
         ) from None
     refuse_missing(str(path), found.missing_keys, {"unexpected_keys": found.unexpected_keys})
-    check_finite(str(path), head)
+    refuse_nonfinite(path, head.named_parameters())
 
 
 def without_pooler(encoder_config: Any) -> dict[str, Any]:

@@ -34,7 +34,11 @@ def run_model(
         outputs = model(**pack_inputs(model, ids, texts, segments, sees_ahead))
         return {key: value[0] if isinstance(value, Tensor) else value for key, value in outputs.items()}
     outputs = model(**_pad_inputs(model, ids, texts, segments, masks))
-    return {key: texts.unpad(value) for key, value in outputs.items() if _has_tokens(value, texts)}
+    return {
+        key: texts.unpad(value)
+        for key, value in outputs.items()
+        if isinstance(value, Tensor) and value.shape[:2] == texts.mask.shape
+    }
 
 
 def classify_texts(model: Any, ids: Tensor, texts: PackedTexts | PaddedTexts, segments: Tensor | None = None) -> Tensor:
@@ -78,11 +82,6 @@ def _pad_inputs(
 
 def _fill_padding(rows: Tensor, texts: PackedTexts | PaddedTexts, value: int) -> Tensor:
     return rows if isinstance(texts, PaddedTexts) else texts.pad(rows).masked_fill(~texts.mask, value)
-
-
-def _has_tokens(value: Any, texts: PackedTexts | PaddedTexts) -> bool:
-    """Return whether an output has a value for every token."""
-    return isinstance(value, Tensor) and value.shape[:2] == texts.mask.shape
 
 
 @contextmanager
@@ -156,7 +155,7 @@ class LastLayer:
         assert self.positions is not None
         if self.texts is not None:
             return states[0].index_select(0, self.positions).unsqueeze(1)
-        return gather_states(states, self.positions)
+        return states.gather(1, self.positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
     def _forward(self, hidden: Tensor, attention_mask: Tensor | None = None, **options: Any) -> Any:
         if self.positions is None:
@@ -194,11 +193,6 @@ def _last_attention(model: Any) -> Any:
     inner = getattr(attention, "self", None)
     known = all(hasattr(inner, name) for name in ("query", "key", "value", "scaling", "dropout"))
     return attention if known else None
-
-
-def gather_states(states: Tensor, positions: Tensor) -> Tensor:
-    """Return the states at some positions of each row."""
-    return states.gather(1, positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
 
 def get_last_layer(model: Any) -> LastLayer:

@@ -177,22 +177,17 @@ def count_from_padding(ids: Tensor, texts: PackedTexts, padding: int) -> Tensor:
     return (sums - before.index_select(0, texts.owners)) * counted + padding
 
 
-def register_packed_attention() -> None:
-    """Add the attention to those of transformers, once; it has no mask function, so that no mask is made."""
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(PACKED, attend_packed)
-
-
 @torch.no_grad()
 def reads_packed(model: Any, run: Callable[[Tensor, PackedTexts], Tensor]) -> bool:
     """Return whether a model computes the same for packed texts as for each text alone."""
+    from transformers import AttentionInterface
+
     before, was_training = model.config._attn_implementation, model.training
     window = getattr(model.config, "sliding_window", None) or 0
     lengths = (window + 6 if window <= 128 else 6, 4, 4, 2)
     ids = torch.arange(sum(lengths), device=model.device) % 7 + 3
     model.eval()
-    register_packed_attention()
+    AttentionInterface.register(PACKED, attend_packed)  # it has no mask function, so that no mask is made
     try:
         with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=model.dtype == torch.bfloat16):
             alone = [run(part, PackedTexts.of([len(part)]).to(model.device)) for part in ids.split(lengths)]

@@ -148,8 +148,6 @@ class TunedModel:
         )
         model, self.tokenizer, self.identity = loaded
         if config.llm.lora_rank:
-            for weight in model.parameters():
-                weight.requires_grad_(False)
             add_adapters(model, config.llm)
         if config.train.gradient_checkpointing:
             model.gradient_checkpointing_enable()
@@ -187,7 +185,11 @@ class TunedModel:
     def _train(self, features: list[Features], events: Events) -> Progress:
         network = ReplyNetwork(self.model, keeps_frozen=not self.config.llm.lora_rank)
         self.attention = self.model.config._attn_implementation
-        mode, tokens = self._choose_mode(network), self.config.train.max_batch_tokens
+        named = self.config.train.precision
+        usual = "bf16" if self.model.dtype == torch.bfloat16 else select_precision("auto", self.workers.device, 0)
+        precision = usual if named == "auto" else named
+        mode = ComputeConfig(precision, select_attention(network, self.config.train, self.workers.device, precision))
+        tokens = self.config.train.max_batch_tokens
         engine = Engine(
             network, ReplyObjective(), self.workers, mode, tokens, events.note, waits_for_shards=self.is_sharded
         )
@@ -197,12 +199,6 @@ class TunedModel:
         self.engine = engine
         self.model.set_attn_implementation(self.attention)  # for writing
         return progress
-
-    def _choose_mode(self, network: ReplyNetwork) -> ComputeConfig:
-        named = self.config.train.precision
-        usual = "bf16" if self.model.dtype == torch.bfloat16 else select_precision("auto", self.workers.device, 0)
-        precision = usual if named == "auto" else named
-        return ComputeConfig(precision, select_attention(network, self.config.train, self.workers.device, precision))
 
     def _select_score(self, engine: Engine) -> float:
         """Return the quality on the select split: by the loss of gold replies, or the score of generated ones."""
@@ -269,8 +265,6 @@ def load_tuned_backend(config: RunConfig, folder: Path, device: str | None) -> L
     """Load the model of a fine-tuned run."""
     model, tokenizer, identity = load_language_model(config, locate_body(folder), Workers(device).device, folder)
     if (folder / BASE).is_file():
-        for weight in model.parameters():
-            weight.requires_grad_(False)
         add_adapters(model, config.llm)
         load_adapters(model, None, folder)
     return LocalBackend(
