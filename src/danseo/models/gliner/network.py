@@ -1,4 +1,4 @@
-"""GLiNER checkpoints: version 2 as a trainable network (safetensors only), classic ones in a process of their own."""
+"""GLiNER checkpoints: version 2 as a trainable network (safetensors only), classic ones in a separate process."""
 
 import json
 import os
