@@ -74,7 +74,7 @@ def matrix_peak(
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     multiply: Callable[[], Any] = partial(torch.matmul, one, other)
     if precision == "int8":
-        from danseo.models.encoder.int8 import Int8Linear
+        from danseo.training.precision import Int8Linear
 
         multiply = partial(Int8Linear(torch.nn.Linear(inner, columns)), one)
     limit = Limit(seconds)

@@ -25,9 +25,8 @@ from measuring import Limit, ResultTable, matrix_peak, say
 
 from danseo.config.base import update_config
 from danseo.config.mlm import PretrainConfig
-from danseo.mlm.corpus import stream_documents
 from danseo.mlm.masked_trainer import RowBatchPlan
-from danseo.mlm.packing import PackedRows, encode_parts, write_packed
+from danseo.mlm.packing import PackedRows, encode_parts, stream_documents, write_packed
 from danseo.mlm.pretraining import make_trainer
 from danseo.models.checkpoint import quiet_transformers
 from danseo.models.new_encoder import EncoderSize, make_encoder_config, train_tokenizer

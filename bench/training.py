@@ -32,14 +32,13 @@ from danseo.data import find
 from danseo.models.checkpoint import quiet_transformers
 from danseo.models.encoder.heads import get_head_class
 from danseo.models.encoder.heads.base import TaskHead
-from danseo.models.encoder.int8 import quantize_to_int8
 from danseo.models.encoder.network import Network, load_encoder_tokenizer, load_network
 from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.tasks import get_task
 from danseo.training.distributed import Workers
 from danseo.training.features import IGNORED, Features
 from danseo.training.optimizers import make_optimizer
-from danseo.training.precision import bf16_works, cpu_has_bf16, select_compute_config
+from danseo.training.precision import bf16_works, cpu_has_bf16, quantize_to_int8, select_compute_config
 from danseo.training.training_loop import BatchPlan, Engine, compute_outputs, train_steps
 
 ROOT = Path(__file__).parents[1]

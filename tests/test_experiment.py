@@ -21,7 +21,6 @@ from danseo.data.dev_split import split_indices  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder import model as encoder_model  # noqa: E402
-from danseo.models.encoder.int8 import quantize_to_int8  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
 from danseo.models.encoder.network import make_padded_batch  # noqa: E402
 from danseo.models.registry import configure_run, load_model  # noqa: E402
@@ -29,7 +28,7 @@ from danseo.runs.scores import get_headline  # noqa: E402
 from danseo.runs.store import Run  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.training.distributed import Workers  # noqa: E402
-from danseo.training.precision import ComputeConfig  # noqa: E402
+from danseo.training.precision import ComputeConfig, quantize_to_int8  # noqa: E402
 from tests.tiny import FAMILIES, QUICK, Watch, assert_same_answers, quick_config, read_split, tiny_encoder  # noqa: E402
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from danseo.errors import DanseoError
+from danseo.files import read_json_lines
 from danseo.models.llm.backend import CallLog
-from danseo.sweeps.dry_run import read_ended_runs
-from danseo.sweeps.plan import read_evaluations
+from danseo.sweeps.preparation import read_ended_runs
 
 from .mutations import change_content, change_request, dump_json, dump_toml, write_zip
 
@@ -68,7 +68,7 @@ def test_lines_of_logs_that_no_parser_takes(line, tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text(line + "\n", "utf-8")
     assert read_ended_runs(path) == []
-    assert read_evaluations(path) in ([], [{"run": [], "state": 1}])
+    assert read_json_lines(path) in ([], [{"run": [], "state": 1}])
     with pytest.raises(DanseoError, match="line 1"):
         CallLog(path)
 

@@ -9,8 +9,8 @@ pytest.importorskip("kiwipiepy", reason="the extra ko is not installed")
 
 from danseo.config.base import parse_assignment, update_config
 from danseo.config.mlm import PretrainConfig
-from danseo.mlm import morpheme_vocabulary
-from danseo.mlm.morpheme_vocabulary import count_words, load_morpheme_tokens, train_morpheme_tokens
+from danseo.mlm import initialization
+from danseo.mlm.initialization import count_words, load_morpheme_tokens, train_morpheme_tokens
 from danseo.mlm.pretraining import PretrainJob, pretrain
 from danseo.models.new_encoder import SPECIALS, make_wordpiece_tokenizer
 
@@ -30,7 +30,7 @@ def test_words_are_counted_in_their_morphemes():
 
 def test_no_token_includes_a_particle(monkeypatch):
     """With the words of a text whose particles are more frequent than any noun."""
-    monkeypatch.setattr(morpheme_vocabulary, "count_words", lambda texts, on_note: make_word_counts())
+    monkeypatch.setattr(initialization, "count_words", lambda texts, on_note: make_word_counts())
     tokens = train_morpheme_tokens([], 400)
     tokenizer = make_wordpiece_tokenizer(tokens, 64)
     assert tokenizer.tokenize("한국은 대학교에서 자동차를") == [
@@ -50,7 +50,7 @@ def make_word_counts() -> Counter[tuple[str, ...]]:
 def test_token_that_crosses_morphemes_is_dropped(monkeypatch):
     """Five letters are a word of their own, and far more often the beginning of another with a particle."""
     words = Counter({("나이",): 3, ("나", "이"): 300, ("나", "를"): 300, ("다이",): 300, ("다", "를"): 300})
-    monkeypatch.setattr(morpheme_vocabulary, "count_words", lambda texts, on_note: words)
+    monkeypatch.setattr(initialization, "count_words", lambda texts, on_note: words)
     tokens = train_morpheme_tokens([], 400)
     assert "나이" not in tokens
     assert "다이" in tokens

@@ -14,13 +14,14 @@ from danseo.config.base import parse_assignment, update_config  # noqa: E402
 from danseo.config.mlm import CorefConfig, PretrainConfig  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.mlm.coref import CorefJob, prepare_dataset  # noqa: E402
-from danseo.mlm.corpus import is_held_out, stream_documents  # noqa: E402
 from danseo.mlm.mentions import require_left_out  # noqa: E402
 from danseo.mlm.overlap import NgramHashes, OverlapFilter, hash_texts  # noqa: E402
-from danseo.mlm.packing import (  # noqa: E402
+from danseo.mlm.packing import (  # noqa: E402  # noqa: E402
     PackedRows,
+    is_held_out,
     pack_texts,
     read_left_out,
+    stream_documents,
 )
 from danseo.mlm.pretraining import PretrainJob, pretrain  # noqa: E402
 from danseo.mlm.probing.items import ProbeItem, read_bundled_items, write_items  # noqa: E402

@@ -6,7 +6,6 @@ import pytest
 from danseo.config.base import update_config
 from danseo.config.mlm import PretrainConfig
 from danseo.errors import DanseoError
-from danseo.mlm.corpus import stream_documents
 from danseo.mlm.masking import BEGINS, CONTINUES, SPECIAL
 from danseo.mlm.packing import (
     PackedRows,
@@ -16,6 +15,7 @@ from danseo.mlm.packing import (
     pack_texts,
     read_facts,
     split_into_parts,
+    stream_documents,
     write_packed,
 )
 from danseo.text.documents import Document

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from danseo.config.mlm import PretrainConfig, SaveSettings
-from danseo.mlm.checkpoint_steps import count_epoch_steps, plan_checkpoints
-from danseo.mlm.training_length import choose_checkpoint_steps
+from danseo.mlm.training_length import choose_checkpoint_steps, count_epoch_steps, plan_checkpoints
 from danseo.runs.store import Run
 
 

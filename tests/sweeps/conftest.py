@@ -14,8 +14,7 @@ from danseo.config.run import RunConfig
 from danseo.runs.lock import RunLocks
 from danseo.sweeps.driver import Driver, PointList, SweepLog
 from danseo.sweeps.local_executor import LocalExecutor
-from danseo.sweeps.plan import Planner, Point
-from danseo.sweeps.runtime_estimate import RuntimeEstimator
+from danseo.sweeps.plan import Planner, Point, RuntimeEstimator
 from danseo.tasks import TASKS
 
 FAKE = '''

@@ -22,10 +22,9 @@ from danseo.files import write_atomically
 from danseo.runs.index import Record, read_record
 from danseo.runs.progress_file import ProgressRecord
 from danseo.runs.store import PROGRESS
-from danseo.sweeps.plan import Planner, Point
-from danseo.sweeps.progress import SweepProgress
+from danseo.sweeps.driver import SweepProgress
+from danseo.sweeps.plan import Planner, Point, RuntimeEstimator, read_measured_seconds
 from danseo.sweeps.queue import Entry, RunQueue
-from danseo.sweeps.runtime_estimate import RuntimeEstimator, read_measured_seconds
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from danseo.runs.lock import Owner, RunLock, RunLocks
-from danseo.sweeps.queue import MAX_LOSSES, RunQueue, makespan, sort_longest_first
+from danseo.sweeps.queue import MAX_LOSSES, RunQueue, makespan
 
 
 def simulate_waves(seconds: list[float], slots: int) -> float:
@@ -22,7 +22,7 @@ def test_the_queue_is_never_slower_than_waves():
         lengths = [rng.uniform(1, 10) for _ in range(rng.randint(1, 20))]
         slots = rng.randint(1, 5)
         assert makespan(lengths, slots) <= simulate_waves(lengths, slots) + 1e-9
-        best, longest_first = max(max(lengths), sum(lengths) / slots), makespan(sort_longest_first(lengths), slots)
+        best, longest_first = max(max(lengths), sum(lengths) / slots), makespan(sorted(lengths, reverse=True), slots)
         assert best <= longest_first + 1e-9
         assert longest_first <= (4 / 3) * best + max(lengths) / 3, "Graham's bound"
 

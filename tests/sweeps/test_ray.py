@@ -18,13 +18,13 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.runs.lock import RunLocks  # noqa: E402
 from danseo.sweeps.driver import Driver, PointList, SweepLog  # noqa: E402
+from danseo.sweeps.plan import RuntimeEstimator  # noqa: E402
 from danseo.sweeps.ray_executor import (  # noqa: E402
     RayExecutor,
     check_address,
     pack,
     unpack,
 )
-from danseo.sweeps.runtime_estimate import RuntimeEstimator  # noqa: E402
 from danseo.sweeps.sweep_file import Resources  # noqa: E402
 
 pytestmark = pytest.mark.lengthy

@@ -18,10 +18,10 @@ from danseo.runs.lock import RunLocks
 from danseo.scoring.score import measure
 from danseo.sweeps.driver import Driver, SweepLog
 from danseo.sweeps.local_executor import LocalExecutor
-from danseo.sweeps.runtime_estimate import RuntimeEstimator
+from danseo.sweeps.plan import RuntimeEstimator
 from danseo.sweeps.search_space import Choice, Range, read_space, sample_settings
+from danseo.sweeps.sweep import SearchTrials
 from danseo.sweeps.sweep_file import read_sweep
-from danseo.sweeps.trials import SearchTrials
 from danseo.tasks import TASKS
 
 SEARCH = """

@@ -11,11 +11,11 @@ pytest.importorskip("kiwipiepy", reason="the extra ko is not installed")
 
 import optuna
 
-from danseo import experiment
 from danseo.config.run import RunConfig
 from danseo.models.registry import get_family
 from danseo.models.run_plan import compute_identity
 from danseo.runs.store import Run, find_run_path
+from danseo.sweeps import tuning_targets
 from danseo.sweeps.tuning_targets import TrainTarget
 from tests.tiny import tiny_encoder
 
@@ -86,7 +86,7 @@ def test_a_pruned_trial_is_a_pruned_run(monkeypatch, sample, tmp_path):
     def prune(step, value):
         raise optuna.TrialPruned(f"pruned at step {step} with {value}")
 
-    monkeypatch.setattr(experiment, "run_experiment", train)
+    monkeypatch.setattr(tuning_targets, "run_experiment", train)
     with pytest.raises(optuna.TrialPruned):
         target.run({"seed": 7}, prune)
     (folder,) = tmp_path.iterdir()

@@ -14,8 +14,8 @@ pytest.importorskip("gliner2")
 from danseo.errors import DanseoError, WorkFailed
 from danseo.experiment import run_experiment
 from danseo.models.entity_spans import EntitySpan
-from danseo.models.gliner import classic as classic_module
-from danseo.models.gliner.classic import PYTHON, labels_single_words, merge_neighbors
+from danseo.models.gliner import network as classic_module
+from danseo.models.gliner.network import PYTHON, labels_single_words, merge_neighbors
 from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.models.registry import load_model
 from danseo.records import TextExample

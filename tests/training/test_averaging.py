@@ -3,7 +3,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danseo.config.train import TrainSettings  # noqa: E402
-from danseo.training.averaging import Average, is_averaging  # noqa: E402
+from danseo.training.optimizers import Average, is_averaging  # noqa: E402
 
 EPOCH = 5
 

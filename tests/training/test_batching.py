@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from danseo.training.batching import make_epoch_batches, make_token_batches
+from danseo.training.features import make_epoch_batches, make_token_batches
 
 RNG = random.Random(1)
 SKEWED = [min(256, 8 + int(RNG.lognormvariate(3, 0.8))) for _ in range(5003)]

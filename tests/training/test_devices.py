@@ -14,9 +14,8 @@ from danseo.config.train import TrainSettings  # noqa: E402
 from danseo.errors import DanseoError, WorkFailed  # noqa: E402
 from danseo.runs.store import Run  # noqa: E402
 from danseo.training import precision  # noqa: E402
-from danseo.training.determinism import configure_torch  # noqa: E402
 from danseo.training.optimizers import make_optimizer  # noqa: E402
-from danseo.training.precision import ComputeConfig, read_compute_config, select_compute_config  # noqa: E402
+from danseo.training.precision import ComputeConfig, configure_torch, read_compute_config, select_compute_config  # noqa: E402
 from danseo.training.trainer import Trainer  # noqa: E402
 from danseo.training.training_loop import BatchPlan, Engine, compute_outputs, train_steps  # noqa: E402
 from tests.tiny import Watch  # noqa: E402

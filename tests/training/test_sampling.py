@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from danseo.training.batching import make_epoch_batches, sample_weighted
+from danseo.training.features import make_epoch_batches, sample_weighted
 
 
 def test_examples_come_as_often_as_they_weigh():

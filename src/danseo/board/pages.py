@@ -29,7 +29,7 @@ from danseo.report.task_page import make_task_page, rank_runs, read_log
 from danseo.runs.index import Record
 from danseo.runs.progress_file import ProgressFile, ProgressRecord
 from danseo.runs.provenance import describe_split
-from danseo.sweeps.runtime_estimate import SWEEP_LOG
+from danseo.sweeps.plan import SWEEP_LOG
 from danseo.tables.runs import format_score
 from danseo.tasktypes.base import Task
 

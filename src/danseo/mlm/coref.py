@@ -14,17 +14,11 @@ from danseo.data.find import cache_root
 from danseo.display.progress import TrainingProgress, Waiting
 from danseo.errors import DanseoError
 from danseo.files import check_writable
-from danseo.mlm.checkpoint_steps import CheckpointSteps, count_epoch_steps, plan_checkpoints
 from danseo.mlm.initialization import load_masked, save_masked
 from danseo.mlm.masking import MentionMasker, Vocabulary
-from danseo.mlm.mentions import (
-    check_dataset_writable,
-    open_dataset,
-    require_left_out,
-    write_dataset,
-)
+from danseo.mlm.mentions import check_dataset_writable, open_dataset, require_left_out, write_dataset
 from danseo.mlm.overlap import format_left_out, hash_excluded_texts
-from danseo.mlm.packing import PackedFacts, PackedRows, read_left_out
+from danseo.mlm.packing import PackedRows, read_left_out
 from danseo.mlm.probing.items import ProbeItem, hash_items
 from danseo.mlm.run_folder import (
     RESULT,
@@ -35,6 +29,7 @@ from danseo.mlm.run_folder import (
     record_failure,
     save_and_probe,
 )
+from danseo.mlm.training_length import count_epoch_steps, plan_checkpoints
 from danseo.runs.lock import lock_folder, lock_folder_on_first_process
 from danseo.runs.store import Run
 from danseo.text.documents import hash_files, hash_tokenizer
@@ -139,13 +134,7 @@ def choose_row_length(config: CorefConfig, dataset: Path | None, model: Any, tok
 
 
 def _train_objective(
-    job: CorefJob,
-    run: Run,
-    dataset: Path,
-    seq_len: int,
-    workers: "Workers",
-    force: bool,
-    before: dict[str, Any] | None,
+    job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Workers", force: bool, before: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Train one objective, unless it is finished, and return its result."""
     description = (dataset / "dataset.json").read_text("utf-8")
@@ -161,6 +150,9 @@ def _train_objective(
 
 def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Workers") -> None:
     """Train one objective, and write its result."""
+    from danseo.mlm.masked_trainer import MaskedTrainer
+    from danseo.models.mlm.objective import MlmNetwork, MlmObjective, compute_recovery_scores
+
     config = job.config
     format_best = f"{config.objective}: loss at held-out mentions {{:.3f}}".format
     quiet = job.quiet or not workers.is_first
@@ -169,14 +161,23 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
         model, tokenizer = load_masked(config.checkpoint, config.trust_remote_code, needs_head=True)
         description, facts, dataset_probes = open_dataset(dataset, tokenizer)
         probes = job.probes or tuple(dataset_probes)
-        _note_dataset(job, dataset, description, facts, progress.note)
+        progress.note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
+        wider = 100 * description["wider"] / max(1, description["mentions"])
+        progress.note(f"in {wider:.0f} % of them a token contains more than the mention, and is recovered completely")
+        if job.exclude:
+            progress.note(format_left_out(read_left_out(dataset)))
         rows = PackedRows(dataset / "train")
         held_out = PackedRows(dataset / "held_out", config.mention.max_held_out_items)
-        trainer = _make_trainer(config, model, tokenizer, seq_len, workers, run, progress.note)
+        objective = MlmObjective(MentionMasker(Vocabulary.of(tokenizer), config))
+        options = (config.train, config.seed, workers, run, progress.note, compute_recovery_scores)
+        trainer = MaskedTrainer(MlmNetwork(model, seq_len), objective, *options)
         evaluate = partial(_evaluate_checkpoint, trainer, tokenizer, held_out, probes, seq_len, progress)
         before = _score_before(run, workers, evaluate)
         on_evaluation = partial(save_and_probe, job, run, trainer, tokenizer, seq_len)
-        done = trainer.train(rows, held_out, _plan_steps(config, len(rows)), progress, on_evaluation)
+        per_epoch = count_epoch_steps(len(rows), config.train.batch_size)
+        total = config.steps or max(1, round(per_epoch * config.train.epochs))
+        steps = plan_checkpoints(per_epoch, total, SaveSettings(every_epochs=1))
+        done = trainer.train(rows, held_out, steps, progress, on_evaluation)
         progress.work_on("saving the model")
         if workers.is_first:
             save_masked(run.path / "model", model, tokenizer, {"global_step": done.best_step})
@@ -188,38 +189,6 @@ def _train(job: CorefJob, run: Run, dataset: Path, seq_len: int, workers: "Worke
     workers.barrier()
 
 
-def _note_dataset(
-    job: CorefJob,
-    dataset: Path,
-    description: dict[str, Any],
-    facts: dict[str, PackedFacts],
-    note: Callable[[str], None],
-) -> None:
-    """Print the number of mentions, and the documents that were left out for the probes."""
-    note(f"{facts['train'].rows:,} mentions to learn from, {facts['held_out'].rows:,} held out")
-    wider = 100 * description["wider"] / max(1, description["mentions"])
-    note(f"in {wider:.0f} % of them a token contains more than the mention, and is recovered completely")
-    if job.exclude:
-        note(format_left_out(read_left_out(dataset)))
-
-
-def _make_trainer(
-    config: CorefConfig,
-    model: Any,
-    tokenizer: Any,
-    seq_len: int,
-    workers: "Workers",
-    run: Run,
-    on_note: Callable[[str], None],
-) -> "MaskedTrainer":
-    from danseo.mlm.masked_trainer import MaskedTrainer
-    from danseo.models.mlm.objective import MlmNetwork, MlmObjective, compute_recovery_scores
-
-    objective = MlmObjective(MentionMasker(Vocabulary.of(tokenizer), config))
-    options = (config.train, config.seed, workers, run, on_note, compute_recovery_scores)
-    return MaskedTrainer(MlmNetwork(model, seq_len), objective, *options)
-
-
 def _load_last_weights(model: Any, checkpoint: Path, config: CorefConfig, workers: "Workers") -> None:
     """Load the weights of the last step, so that all objectives are compared after equally many steps."""
     from danseo.training.trainer import copy_weights, load_weights
@@ -228,12 +197,6 @@ def _load_last_weights(model: Any, checkpoint: Path, config: CorefConfig, worker
     if workers.is_first:
         last = copy_weights(load_masked(str(checkpoint), config.trust_remote_code, needs_head=True)[0])
     load_weights(model, workers.broadcast_tensors(last))
-
-
-def _plan_steps(config: CorefConfig, rows: int) -> CheckpointSteps:
-    per_epoch = count_epoch_steps(rows, config.train.batch_size)
-    total = config.steps or max(1, round(per_epoch * config.train.epochs))
-    return plan_checkpoints(per_epoch, total, SaveSettings(every_epochs=1))
 
 
 def _score_before(run: Run, workers: "Workers", evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]:

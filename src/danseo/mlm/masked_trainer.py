@@ -2,22 +2,21 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from danseo.config.train import OptimizationSettings
-from danseo.mlm.checkpoint_steps import CheckpointSteps
+from danseo.mlm.training_length import CheckpointSteps
 from danseo.models.mlm.objective import MlmNetwork, MlmObjective, compute_held_out_scores
 from danseo.runs.progress_file import ProgressFile
 from danseo.runs.store import Run
-from danseo.training.determinism import configure_torch
 from danseo.training.distributed import Workers
 from danseo.training.features import Features, Outputs
 from danseo.training.optimizers import freeze, make_optimizer
-from danseo.training.precision import choose_compute_config
+from danseo.training.precision import choose_compute_config, configure_torch
 from danseo.training.trainer import Progress, Trainer, Watcher, copy_weights, load_weights
 from danseo.training.training_loop import BatchPlan, Engine, Step, compute_outputs, train_steps
 
@@ -94,7 +93,12 @@ class MaskedTrainer:
         sizes = sorted({min(batch_size, parts * part * self.workers.world) for parts in (1, 2)})
         before, started = copy_weights(self.network), time.perf_counter()
         times: list[list[float]] = [[] for _ in sizes]
-        trials = self._make_trial_steps(rows, sizes)
+        optimizer, lengths = make_optimizer(self.network, self.config), _get_lengths(rows)
+        plans = [
+            RowBatchPlan(lengths, self.config.model_copy(update={"batch_size": size}), self.seed, steps=10**6)
+            for size in sizes
+        ]
+        trials = [train_steps(self.engine, rows, plan, optimizer, self.config) for plan in plans]
         for number in range(_TRIAL_ROUNDS):
             for steps, taken in zip(trials, times, strict=True):
                 began = time.perf_counter()
@@ -108,14 +112,6 @@ class MaskedTrainer:
         per_row = max(0.0, large - small) / max(1, sizes[-1] - sizes[0])
         measured: float = self.workers.broadcast(large + (batch_size - sizes[-1]) * per_row)
         return measured
-
-    def _make_trial_steps(self, rows: Sequence[Features], sizes: Sequence[int]) -> list[Iterator[Step]]:
-        optimizer, lengths = make_optimizer(self.network, self.config), _get_lengths(rows)
-        plans = [
-            RowBatchPlan(lengths, self.config.model_copy(update={"batch_size": size}), self.seed, steps=10**6)
-            for size in sizes
-        ]
-        return [train_steps(self.engine, rows, plan, optimizer, self.config) for plan in plans]
 
     def train(
         self,

@@ -14,7 +14,6 @@ from danseo.config.base import flatten_config
 from danseo.config.mlm import CorefConfig, MentionSettings
 from danseo.errors import DanseoError, DataError
 from danseo.files import check_writable, write_atomically
-from danseo.mlm.corpus import is_held_out, stream_documents
 from danseo.mlm.masking import BEGINS, KEPT, TARGET
 from danseo.mlm.overlap import OverlapFilter, hash_texts
 from danseo.mlm.packing import (
@@ -23,7 +22,9 @@ from danseo.mlm.packing import (
     PackedRows,
     add_special_tokens,
     check_packed,
+    is_held_out,
     read_facts,
+    stream_documents,
     write_packed,
 )
 from danseo.mlm.probing.items import ProbeItem, Span, read_items, write_items

@@ -1,4 +1,4 @@
-"""Text as rows of tokens on disk: tokenized once and memory-mapped, so that memory does not grow with the text.
+"""Text as a stream of documents, and as rows of tokens on disk: tokenized once, and memory-mapped.
 
 A document is split into parts of at most seq_len tokens, each with the special tokens of the model. A row holds one
 part, or several short ones up to seq_len. Positions restart with each part and attention stays inside it
@@ -19,15 +19,48 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from danseo.config.mlm import PretrainConfig
-from danseo.errors import DanseoError
+from danseo.errors import DanseoError, DataError
 from danseo.files import make_write_error
-from danseo.mlm.corpus import is_held_out, stream_documents
 from danseo.mlm.masking import BEGINS, CONTINUES, SPECIAL
 from danseo.mlm.overlap import OverlapFilter
 from danseo.mlm.probing.items import ProbeItem
 from danseo.rows import read_object
-from danseo.text.documents import Document
+from danseo.text.documents import Document, name_sources, read_documents
 from danseo.training.features import Features
+
+
+def stream_documents(
+    paths: Sequence[Path],
+    overlap_filter: OverlapFilter | None = None,
+    on_read: Callable[[int], None] = lambda count: None,
+) -> Iterator[Document]:
+    """Yield the documents of files and folders, plain or gzipped, without those that the filter removes."""
+    if not paths:
+        raise DataError("no text; name files or folders with --text")
+    for source, path in name_sources(paths).items():
+        documents = read_documents(source, path)
+        for document in overlap_filter.filter_documents(documents) if overlap_filter else documents:
+            on_read(1)
+            yield document
+
+
+def is_held_out(document: Document, share: float, salt: str) -> bool:
+    """Return whether a document is in a pseudo-random share; its text alone decides, so copies stay together."""
+    digest = hashlib.sha256(f"{salt} {document.sha256}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
+
+
+def sample_evenly(documents: Iterator[Document], count: int) -> Iterator[Document]:
+    """Yield at least `count` and less than 2 × `count` documents, evenly spread; fewer if the stream is shorter."""
+    kept: list[Document] = []
+    every = 1
+    for number, document in enumerate(documents):
+        if number % every == 0:
+            kept.append(document)
+        if len(kept) >= 2 * count:
+            kept, every = kept[::2], 2 * every
+    yield from kept
+
 
 _MAX_OPEN_ROWS = 32  # rows that short parts can still be added to
 SPLITS = ("train", "held_out")

@@ -11,7 +11,6 @@ from danseo.config.mlm import PretrainConfig
 from danseo.display.plots.image_files import save_figures
 from danseo.display.progress import TrainingProgress, Waiting
 from danseo.errors import DanseoError
-from danseo.mlm.checkpoint_steps import CheckpointSteps
 from danseo.mlm.initialization import (
     load_body,
     load_masked,
@@ -35,7 +34,7 @@ from danseo.mlm.run_folder import (
     save_and_probe,
 )
 from danseo.mlm.tables import make_training_charts
-from danseo.mlm.training_length import choose_checkpoint_steps
+from danseo.mlm.training_length import CheckpointSteps, choose_checkpoint_steps
 from danseo.runs.lock import lock_folder_on_first_process
 from danseo.runs.provenance import collect_environment
 from danseo.runs.store import Run
@@ -159,12 +158,7 @@ def _summarize_text(facts: dict[str, PackedFacts]) -> str:
 
 
 def make_trainer(
-    config: PretrainConfig,
-    model: Any,
-    tokenizer: Any,
-    workers: "Workers",
-    run: Run,
-    on_note: Callable[[str], None],
+    config: PretrainConfig, model: Any, tokenizer: Any, workers: "Workers", run: Run, on_note: Callable[[str], None]
 ) -> "MaskedTrainer":
     """Return the trainer of a model with the objective of the settings."""
     from danseo.mlm.masked_trainer import MaskedTrainer
@@ -187,7 +181,7 @@ def _make_rtd(config: PretrainConfig, model: Any, tokenizer: Any) -> tuple[Any, 
     """Return network, objective and scores of replaced-token detection."""
     import torch
 
-    from danseo.models.mlm.replaced_token_detection import Generator, RtdNetwork, RtdObjective, compute_detection_scores
+    from danseo.models.mlm.objective import Generator, RtdNetwork, RtdObjective, compute_detection_scores
 
     masker = ReplacingMasker(Vocabulary.of(tokenizer), config.mask, config.text.seq_len, config.seed)
     objective = RtdObjective(masker, masker.read_batch, weight=config.rtd.detection_weight)

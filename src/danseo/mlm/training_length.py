@@ -1,17 +1,41 @@
-"""Choose how many steps a pre-training has: recorded by an earlier start, set, or measured from minutes."""
+"""The steps of a pre-training: their number, and after which of them it evaluates and saves."""
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from danseo.config.mlm import PretrainConfig
+from danseo.config.mlm import PretrainConfig, SaveSettings
 from danseo.errors import DanseoError
-from danseo.mlm.checkpoint_steps import CheckpointSteps, count_epoch_steps, plan_checkpoints
 from danseo.mlm.packing import PackedRows
 
 if TYPE_CHECKING:
     from danseo.mlm.masked_trainer import MaskedTrainer
+
+
+@dataclass(frozen=True)
+class CheckpointSteps:
+    """The number of steps of a training, and those after which it evaluates and saves."""
+
+    steps_per_epoch: int
+    total: int
+    marks: tuple[int, ...]
+
+
+def count_epoch_steps(samples: int, batch: int) -> int:
+    """Return the number of steps of one epoch."""
+    return math.ceil(samples / batch)
+
+
+def plan_checkpoints(steps_per_epoch: int, total: int, save: SaveSettings) -> CheckpointSteps:
+    """Return the steps after which to save, as the settings say, and always the last one."""
+    chosen = save.every_steps or save.every_epochs * steps_per_epoch
+    interval = total / save.checkpoints if save.checkpoints else chosen
+    marks = {round(k * interval) for k in range(1, math.floor(total / interval) + 1)}
+    before_end = sorted(mark for mark in marks if 0 < mark < total)
+    return CheckpointSteps(steps_per_epoch, total, (*before_end, total))
+
 
 STEPS_FILE = "checkpoint_steps.json"
 _TRIAL_SHARE = 0.05  # of the minutes, to measure a step

@@ -78,19 +78,9 @@ def make_baseline(name: str, task: Task, seed: int = 42) -> BaselineModel:
 # The row of the families' table
 
 
-def create_baseline(config: RunConfig, task: Task, device: str | None) -> BaselineModel:
-    """Create the baseline of a config; it uses the CPU."""
-    return make_baseline(config.model, task, config.seed)
-
-
 def check_baseline(config: RunConfig, task: Task) -> None:
     """Raise an error if the baseline does not support the task."""
     make_baseline(config.model, task)
-
-
-def uses_setting(setting: str) -> bool:
-    """Return whether a setting has an effect on a baseline, which has neither epochs nor a head."""
-    return "." not in setting or setting in ("train.select_on", "train.num_threads", "train.augment")
 
 
 def load_baseline(run: Run, task: Task, loading: LoadOptions) -> BaselineModel:
@@ -101,16 +91,6 @@ def load_baseline(run: Run, task: Task, loading: LoadOptions) -> BaselineModel:
     model = make_baseline(config.model, task)
     model.load(run.path / "model")
     return model
-
-
-def list_packages(model: str, task: str) -> tuple[str, ...]:
-    """Return the packages that the baseline needs; neither needs torch."""
-    return () if model == "majority" else ("scikit-learn",)
-
-
-def estimate_size(model: str, trust_remote_code: bool, offline: bool) -> float:
-    """Return a rough number of weights for estimates of time."""
-    return 1e3 if model == "majority" else 1e5
 
 
 class Majority(BaselineModel):

@@ -146,14 +146,14 @@ def check_new(name: str, model: Any, report: Mapping[str, Any], *, head: str = "
     missing = set(report["missing_keys"])
     found = {_part(model, key, head) for key in _own_names(model) - missing}
     refuse_missing(name, [key for key in missing if _part(model, key, head) in ("", *found)], report)
-    check_finite(name, model)
+    refuse_nonfinite(name, model.named_parameters())
     return sorted(missing)
 
 
 def check_whole(name: str, model: Any, report: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that lacks any weight of its model."""
     refuse_missing(name, report["missing_keys"], report)
-    check_finite(name, model)
+    refuse_nonfinite(name, model.named_parameters())
 
 
 def refuse_missing(name: str, missing: Collection[str], report: Mapping[str, Any]) -> None:
@@ -178,11 +178,6 @@ def _own_names(model: Any) -> set[str]:
     """Return the names of all weights; a head that shares the embeddings has none for them."""
     shared = model.get_input_embeddings().weight
     return {key for key, weight in model.named_parameters() if weight is not shared or not is_head(model, key)}
-
-
-def check_finite(name: str, model: Any) -> None:
-    """Refuse weights that are NaN or infinite."""
-    refuse_nonfinite(name, model.named_parameters())
 
 
 def refuse_nonfinite(name: str | Path, weights: Iterable[tuple[str, Any]]) -> None:

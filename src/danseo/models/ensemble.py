@@ -83,11 +83,7 @@ class EnsembleModel:
         loading.on_note(f"loading member {position + 1} of {len(self.members)}: {run.path.name}")
         gc.collect()  # before another model needs the memory of the last one
         model = load_model(
-            run,
-            loading.device,
-            loading.precision,
-            trust_remote_code=loading.trust_remote_code,
-            on_note=loading.on_note,
+            run, loading.device, loading.precision, trust_remote_code=loading.trust_remote_code, on_note=loading.on_note
         )
         if self.is_kept:
             self.loaded[position] = model

@@ -55,12 +55,12 @@ FAMILIES = (
     Family(
         name="baseline",
         matches=lambda model: model in BASELINES,
-        required_packages=baselines.list_packages,
+        required_packages=lambda model, task: () if model == "majority" else ("scikit-learn",),
         check_config=baselines.check_baseline,
-        create=baselines.create_baseline,
+        create=lambda config, task, device: baselines.make_baseline(config.model, task, config.seed),
         load=baselines.load_baseline,
-        count_parameters=baselines.estimate_size,
-        uses_setting=baselines.uses_setting,
+        count_parameters=lambda model, trust_remote_code, offline: 1e3 if model == "majority" else 1e5,
+        uses_setting=lambda name: "." not in name or name in ("train.select_on", "train.num_threads", "train.augment"),
         trains_with_torch=False,
     ),
     Family(
@@ -114,16 +114,11 @@ def get_family(model: str) -> Family:
 
 def configure_run(task: str, model: str, recipe: str, settings: Mapping[str, Any], encoder: Any = None) -> RunConfig:
     """Return the config of a run: the recipe, changed by the given settings, which the model can follow."""
-    check_max_length(model, settings)
-    return apply_recipe(task, model, recipe, settings, encoder)
-
-
-def check_max_length(model: str, settings: Mapping[str, Any]) -> None:
-    """Refuse a length that the user sets and the model cannot read; the recipes' own lengths are only upper limits."""
-    length = settings.get("train.max_length", settings.get("max_length"))
+    length = settings.get("train.max_length", settings.get("max_length"))  # those of recipes are only upper limits
     limit = get_family(model).max_positions(model) if length and model else None
     if limit and isinstance(length, int) and length > limit:
         raise DanseoError(f"train.max_length = {length}: {model} reads at most {limit} tokens; set {limit} or less")
+    return apply_recipe(task, model, recipe, settings, encoder)
 
 
 def encoder_facts(model: str, recipe: str, trust_remote_code: bool = False, *, offline: bool = False) -> Any:

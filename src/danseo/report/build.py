@@ -17,7 +17,7 @@ from danseo.report.overview import make_overview_page
 from danseo.report.run_page import make_run_page
 from danseo.report.sweeps_page import make_sweeps_pages, read_search
 from danseo.report.task_page import make_task_page
-from danseo.sweeps.runtime_estimate import SWEEP_LOG
+from danseo.sweeps.plan import SWEEP_LOG
 from danseo.sweeps.tuning import RESULT_COPY
 from danseo.tables.ablation import ENDING
 

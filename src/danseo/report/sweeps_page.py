@@ -17,7 +17,7 @@ from danseo.report.blocks import Block, FigureBlock, NoteBlock, Page, PageSectio
 from danseo.report.collection import Collection
 from danseo.runs.index import Record
 from danseo.runs.lock import RunLocks
-from danseo.sweeps.runtime_estimate import SWEEP_LOG
+from danseo.sweeps.plan import SWEEP_LOG
 from danseo.sweeps.tuning import history_chart, study_tables
 from danseo.tables.ablation import Ablation, measure_study, read_studies
 from danseo.tables.runs import format_score

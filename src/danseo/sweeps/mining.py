@@ -101,20 +101,18 @@ class MiningResult:
 
     def as_dict(self) -> dict[str, Any]:
         relevant = [each for each in self.judged if self.task.nothing in ("", each.example.gold)]
+        wrong = [each.confidence for each in relevant if each.prediction.answer != each.example.gold]
         return {
             "examples": len(self.judged),
             "looked_at": len(relevant),
             "hard": sum(each.weight > 1 for each in relevant),
             "at_the_cap": sum(each.weight >= self.rule.cap for each in relevant),
             "to_review": len(self.doubtful),
-            "surest_other_label": max((each.confidence for each in relevant if self._is_wrong(each)), default=None),
+            "surest_other_label": max(wrong, default=None),
             self.task.headline: self.score,
             "weights": str(self.out / "weights.csv"),
             "review": [str(self.out / "review.csv"), str(self.out / "review.html")],
         }
-
-    def _is_wrong(self, each: JudgedExample) -> bool:
-        return bool(each.prediction.answer != each.example.gold)
 
     def tables(self) -> list[Table]:
         found, rule = self.as_dict(), self.rule
@@ -140,7 +138,10 @@ def mine(task: Task, model: str, folds: int, options: SweepOptions, out: Path | 
     """Run the folds as an ordinary sweep, judge all training examples, and write weights and the list to review."""
     if not task.type.has_single_label:
         raise DanseoError(f"mine is for tasks with one label per example, and {task.name} is none")
-    check_rule(rule)
+    if not 1 <= rule.boost <= rule.cap:
+        raise DanseoError(
+            f"--boost {rule.boost:g} and --cap {rule.cap:g}: should be 1 or more, the cap not below the boost"
+        )
     out = out or Path("mined") / f"{task.name}--{short_name(model)}"
     check_writable(out)
     runs = cross_fit(task, model, folds, options)
@@ -155,14 +156,6 @@ def mine(task: Task, model: str, folds: int, options: SweepOptions, out: Path | 
 def short_name(model: str) -> str:
     """Return the model's name as part of a file name."""
     return re.sub("[/:@]+", "-", shorten_model(model))
-
-
-def check_rule(rule: MiningRule) -> None:
-    """Refuse a cap below the boost."""
-    if not 1 <= rule.boost <= rule.cap:
-        raise DanseoError(
-            f"--boost {rule.boost:g} and --cap {rule.cap:g}: should be 1 or more, the cap not below the boost"
-        )
 
 
 def cross_fit(task: Task, model: str, folds: int, options: SweepOptions) -> list[Run]:
@@ -211,11 +204,7 @@ def review_csv(task: Task, doubtful: Sequence[JudgedExample]) -> str:
     named = list(texts[0]) if texts else list(task.parts)
     header = ["guid", "gold", "answer", "confidence", "of_gold", *named]
     rows = [
-        [each.example.guid, each.example.gold, each.prediction.answer, *_round_probabilities(each), *parts.values()]
-        for each, parts in zip(doubtful, texts, strict=True)
+        [e.example.guid, e.example.gold, e.prediction.answer, round(e.confidence, 4), round(e.own, 4), *parts.values()]
+        for e, parts in zip(doubtful, texts, strict=True)
     ]
     return to_csv([header, *rows])
-
-
-def _round_probabilities(each: JudgedExample) -> tuple[float, float]:
-    return round(each.confidence, 4), round(each.own, 4)

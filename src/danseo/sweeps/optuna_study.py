@@ -202,15 +202,10 @@ def trial_table(title: str, rows: Sequence[dict[str, Any]], names: Sequence[str]
             row["seconds"],
             row["error"],
         )
-        for row in sort_trials(rows)
+        for row in sorted(rows, key=lambda row: (row["state"] != "complete", -(row["value"] or 0)))
     ]
     columns = ("trial", "state", "value", *(name.rsplit(".", 1)[-1] for name in names), "seconds", "error")
     return Table(title, columns, cells, note, keys=1)
-
-
-def sort_trials(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the best trial first, and trials that did not finish last."""
-    return sorted(rows, key=lambda row: (row["state"] != "complete", -(row["value"] or 0)))
 
 
 # Opening

@@ -1,7 +1,7 @@
 """The queue of runs: the run with the longest expected time is first. It uses no clock, process or file."""
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -86,12 +86,7 @@ class RunQueue:
         return not self.in_state("queued", "running")
 
 
-def sort_longest_first(seconds: Iterable[float]) -> list[float]:
-    """Sort times as the queue takes runs."""
-    return sorted(seconds, reverse=True)
-
-
-def makespan(seconds: Sequence[float], slots: int) -> float:
+def makespan(seconds: Iterable[float], slots: int) -> float:
     """Return when the last run ends if each free slot takes the next run."""
     ends = [0.0] * max(1, slots)
     for length in seconds:

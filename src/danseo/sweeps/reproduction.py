@@ -118,9 +118,8 @@ class Reproduction:
     @cached_property
     def differences(self) -> list[Deviation]:
         """What differs: model, data, settings, seeds and versions."""
-        found = (
-            [] if self._is_same_model else [Deviation("model", self.model, self.published_model or "none published")]
-        )
+        is_same = self.model.split("@")[0].lower() in {each.model_id.lower() for each in self.published}
+        found = [] if is_same else [Deviation("model", self.model, self.published_model or "none published")]
         return [
             *found,
             *self._compare_data(),
@@ -128,10 +127,6 @@ class Reproduction:
             *self._compare_seeds(),
             self._compare_versions(),
         ]
-
-    @property
-    def _is_same_model(self) -> bool:
-        return self.model.split("@")[0].lower() in {each.model_id.lower() for each in self.published}
 
     def _compare_data(self) -> list[Deviation]:
         tasks = [get_task(name) for name in dict.fromkeys(record.task for record in self.records)]

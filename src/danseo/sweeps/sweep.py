@@ -1,31 +1,46 @@
-"""Run a sweep: a TOML file in, ordinary runs out."""
+"""Run a sweep: a TOML file in, ordinary runs out; the trials of a search are its runs, too."""
 
 import json
+import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from danseo.data import find
+from danseo.data.dev_split import split_indices
+from danseo.data.prediction_file import read_predictions
 from danseo.display.escaping import say
 from danseo.display.table import Table, compact
 from danseo.ensembling.ensemble import EnsembleOptions, make_ensemble
 from danseo.errors import DanseoError
 from danseo.extras import require
-from danseo.files import write_atomically
+from danseo.files import read_json_lines, write_atomically
 from danseo.launcher import interruptible
 from danseo.models.registry import encoder_facts, get_family
 from danseo.runs.index import Record, natural_sort_key, read_record
 from danseo.runs.lock import RunLocks
 from danseo.runs.store import Run
+from danseo.scoring.score import measure
 from danseo.sweeps.driver import Driver, Executor, PointList, Source, SweepLog
-from danseo.sweeps.dry_run import Forecast, SearchForecast, make_forecast
 from danseo.sweeps.local_executor import LocalExecutor
-from danseo.sweeps.plan import Point
-from danseo.sweeps.preparation import PreparedSweep, SweepOptions, make_folder, prepare
+from danseo.sweeps.optuna_study import OptunaStudy, StudySpec, default_storage, prune_reason, trial_table
+from danseo.sweeps.plan import SWEEP_LOG, Planner, Point
+from danseo.sweeps.preparation import (
+    Forecast,
+    PreparedSweep,
+    SearchForecast,
+    SweepOptions,
+    make_folder,
+    make_forecast,
+    prepare,
+)
 from danseo.sweeps.queue import RunQueue, State
-from danseo.sweeps.runtime_estimate import SWEEP_LOG
-from danseo.sweeps.sweep_file import EnsembleTable, Sweep
+from danseo.sweeps.ray_executor import RayExecutor
+from danseo.sweeps.search_space import sample_settings
+from danseo.sweeps.sweep_file import EnsembleTable, Search, Sweep, name_file_in_errors
 from danseo.tables.ablation import ENDING, AblationStudy
 from danseo.tables.runs import make_run_table
 from danseo.tables.seeds import make_seed_tables
@@ -92,8 +107,6 @@ def make_executor(prepared: PreparedSweep, options: SweepOptions) -> Executor:
     """Return the executor: processes of this machine, or tasks of a Ray cluster."""
     if options.executor == "local" or prepared.is_done(options.force):
         return LocalExecutor(prepared.devices)
-    from danseo.sweeps.ray_executor import RayExecutor
-
     return RayExecutor(options.ray_address, prepared.sweep.resources, options.slots)
 
 
@@ -103,7 +116,6 @@ def make_source(prepared: PreparedSweep, *, quiet: bool) -> Source:
         return EnsembledPoints(prepared, prepared.sweep.ensemble, quiet=quiet)
     if prepared.sweep.search is None:
         return PointList(prepared.points)
-    from danseo.sweeps.trials import SearchTrials
 
     return SearchTrials(prepared.sweep, prepared.planner)
 
@@ -164,7 +176,8 @@ class SweepResult:
             return [compact(table) for task in tasks for table in make_seed_tables(shown, task)]
         table = compact(make_run_table(self.records))
         folder = self.records[0].run.path.parent if self.records else Path()
-        where = f"`danseo runs {relative_folder(folder)} --paths` shows the directories"
+        relative = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+        where = f"`danseo runs {relative} --paths` shows the directories"
         return [*self.searched, replace(table, note="\n".join(filter(None, (table.note, where))))]
 
     def as_dict(self) -> dict[str, Any]:
@@ -189,12 +202,6 @@ class SweepResult:
         made = [{"run": str(record.run.path), "score": record.score()} for record in self.ensembles]
         tables = [table.as_dict() for table in self.tables()]
         return {"ensembles": made, "ensemble_errors": self.ensemble_errors, "tables": tables}
-
-
-def relative_folder(folder: Path) -> Path:
-    """Return the folder relative to the current one, if it is inside."""
-    current = Path.cwd()
-    return folder.relative_to(current) if folder.is_relative_to(current) else folder
 
 
 class StudyCells:
@@ -231,3 +238,109 @@ class StudyCells:
                     say(f"{made.path.name}: the {len(folds)} folds of {folds[0]} together")
         if self.joined:
             self.write()
+
+
+class SearchTrials:
+    """The trials of a study as points: asked for when slots become free, and told how they ended."""
+
+    def __init__(self, sweep: Sweep, planner: Planner) -> None:
+        assert sweep.search
+        self.sweep, self.planner, self.search = sweep, planner, sweep.search
+        with name_file_in_errors(sweep.path):
+            self.optuna = OptunaStudy(study_spec(sweep, self.search, planner.runs), self.search.trials)
+        self.score = select_scorer(planner.root)
+        self._trials: dict[str, list[Any]] = {}
+        """Run -> its trials; the first one is reported and pruned."""
+        self._states: dict[str, tuple[Point, State]] = {}
+        self._reported: dict[str, int] = {}
+        self._adopted = False
+
+    def next_points(self, free: int) -> list[Point]:
+        """Return points for the free slots: trials that an earlier process left first, then new ones."""
+        found = [] if self._adopted else self._adopt()
+        while len(found) < free and (trial := self.optuna.ask()) is not None:
+            if point := self._add(trial):
+                found.append(point)
+        return found
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all trials have been asked for."""
+        return self._adopted and self.optuna.is_full
+
+    def _adopt(self) -> list[Point]:
+        self._adopted = True
+        return [point for trial in self.optuna.adopt(self.search.space) if (point := self._add(trial))]
+
+    def _add(self, trial: Any) -> Point | None:
+        """Return the run of a trial; None if another trial has the same run."""
+        point = self.planner.point(self.sweep.config(sample_settings(trial, self.search.space)))
+        trial.set_user_attr("run", point.name)
+        is_known = point.name in self._trials
+        self._trials.setdefault(point.name, []).append(trial)
+        if point.name in self._states:
+            self.report_end(*self._states[point.name])
+        return None if is_known else point
+
+    def report_end(self, point: Point, state: State) -> None:
+        """Record the end of a run in the study."""
+        self._states[point.name] = point, state
+        value = self.score(point) if state == "done" else math.nan
+        for trial in self._trials[point.name]:
+            self.optuna.tell(trial.number, None if math.isnan(value) else value, is_pruned=state == "pruned")
+
+    def prune_reason(self, point: Point) -> str:
+        """Return why a running trial should be pruned, or nothing."""
+        trial, seen = self._trials[point.name][0], self._reported.get(point.name, 0)
+        evaluations = read_json_lines(point.run.path / "log.jsonl")
+        for number, record in enumerate(evaluations[seen:], seen + 1):
+            if record["score"] is not None:
+                trial.report(record["score"], number)
+        self._reported[point.name] = max(seen, len(evaluations))
+        if len(evaluations) <= seen or evaluations[-1]["epoch"] >= point.config.train.epochs:
+            return ""
+        return prune_reason(trial, evaluations[-1]["step"], evaluations[-1]["score"])
+
+    def list_earlier_runs(self) -> list[str]:
+        """Return the runs of all trials, also of those that other processes asked for."""
+        return [name for trial in self.optuna.trials() if (name := trial.user_attrs.get("run"))]
+
+    def tables(self) -> list[Table]:
+        """Return all trials of the study, the best first."""
+        note = "value: the headline metric on the select split, which the search maximises; report scores are below"
+        title = f"trials of {self.optuna.spec.name}"
+        return [trial_table(title, self.optuna.rows(), list(self.search.space), note).without_empty()]
+
+
+def select_scorer(root: Path) -> Callable[[Point], float]:
+    """Return a function that scores a run's saved predictions on the select split by the headline metric."""
+    examples: dict[str, list[Any]] = {}
+
+    def score(point: Point) -> float:
+        task = point.run.task
+        if task.name not in examples:
+            examples[task.name] = find.load(task, "dev", root)
+        dev, skip = examples[task.name], list(task.needs_probabilities)
+        predictions = read_predictions(point.run.predictions_path("dev"), task, dev, skip=skip)
+        positions = split_indices(task, dev, "select")
+        chosen = [dev[position] for position in positions], [predictions[position] for position in positions]
+        return float(measure(task, *chosen, skip=skip)[task.headline].value())
+
+    return score
+
+
+def study_spec(sweep: Sweep, search: Search, runs: Path) -> StudySpec:
+    """Describe the study of a sweep; a study with another base or space is refused."""
+    name = search.name or sweep.path.stem
+    about = {"base": sweep.base, "space": {name: repr(entry) for name, entry in search.space.items()}}
+    return StudySpec(
+        name,
+        search.storage or default_storage(runs, sweep.path.stem),
+        json.dumps(about, sort_keys=True, ensure_ascii=False),
+        f"the study {name!r} searched with other settings or another space; give this one another [search] name",
+        f"[search] storage {search.storage or 'file'}",
+        search.sampler,
+        search.pruner,
+        search.seed,
+        search.startup,
+    )

@@ -12,15 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from danseo.config.base import (
-    Amount,
-    Count,
-    PositiveCount,
-    Section,
-    full_name,
-    list_settings,
-    validate_user_value,
-)
+from danseo.config.base import Amount, Count, PositiveCount, Section, full_name, list_settings, validate_user_value
 from danseo.config.run import RunConfig
 from danseo.errors import DanseoError, DataError
 from danseo.files import quote, read_toml

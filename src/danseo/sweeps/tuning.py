@@ -160,7 +160,9 @@ def _write_results(study: OptunaStudy, target: Target, folder: Path) -> dict[str
         "config": str(folder / "best.toml"),
     }
     write_atomically(folder / "best.toml", target.best_config(best.params))
-    write_atomically(folder / "trials.csv", _to_csv(document["trials"]))
+    columns = list(dict.fromkeys(key for row in document["trials"] for key in row))
+    lines = [[row.get(key, "") for key in columns] for row in document["trials"]]
+    write_atomically(folder / "trials.csv", to_csv([columns, *lines]))
     save_figures(folder / "history.png", [history_chart(document["trials"], target.metric)])
     if shares := document["importance"]:
         series = {"share": [100 * share for share in shares.values()]}
@@ -198,11 +200,6 @@ def compute_importance(study: OptunaStudy) -> dict[str, float]:
     importance = load_optuna().importance
     evaluator = importance.PedAnovaImportanceEvaluator()
     return dict(importance.get_param_importances(study.study, evaluator=evaluator))
-
-
-def _to_csv(rows: list[dict[str, Any]]) -> str:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    return to_csv([columns, *([row.get(key, "") for key in columns] for row in rows)])
 
 
 def study_tables(document: Mapping[str, Any]) -> list[Table]:

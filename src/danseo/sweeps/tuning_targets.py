@@ -9,10 +9,17 @@ from typing import Any, Protocol
 
 from danseo.config.base import changed_settings, to_toml, update_config
 from danseo.config.run import RunConfig
+from danseo.data import find
 from danseo.errors import DanseoError
+from danseo.experiment import run_experiment
 from danseo.mlm.probing.items import ProbeItem, hash_items
+from danseo.models.registry import get_family
+from danseo.models.run_plan import compute_identity
+from danseo.runs.scores import get_headline
 from danseo.runs.store import Run, find_run_path
 from danseo.sweeps.optuna_study import load_optuna
+from danseo.tasks import get_task
+from danseo.text.documents import hash_files
 
 OnScore = Callable[[int, float], None]
 """Called with the step and the value of every evaluation; it may raise to stop the trial."""
@@ -58,7 +65,7 @@ class TrainTarget:
 
     config: RunConfig
     root: Path
-    runs: Path
+    home: Path
     device: str | None = None
     command: str = "train"
 
@@ -67,37 +74,24 @@ class TrainTarget:
             raise DanseoError("--select-on dev would tune on the reported examples; tuning needs the select split")
 
     @property
-    def home(self) -> Path:
-        return self.runs
-
-    @property
     def metric(self) -> str:
-        from danseo.tasks import get_task
-
         metric = self.config.train.metric_for_best_model
         return f"{get_task(self.config.task).headline if metric == 'headline' else metric} on the select split of dev"
 
     def identity(self) -> dict[str, Any]:
-        from danseo.data import find
-        from danseo.tasks import get_task
-
         return dict(find.data_hashes(get_task(self.config.task), self.root))
 
     def run(self, settings: Mapping[str, Any], on_score: OnScore) -> TrialResult:
-        from danseo.experiment import run_experiment
-        from danseo.models.registry import get_family
-        from danseo.models.run_plan import compute_identity
-
         def report(step: int, score: float | None) -> None:
             if score is not None:
                 on_score(step, score)
 
         config = update_config(self.config, settings)
         try:
-            run = run_experiment(config, self.root, self.runs, device=self.device, quiet=True, on_score=report)
+            run = run_experiment(config, self.root, self.home, device=self.device, quiet=True, on_score=report)
         except load_optuna().TrialPruned as pruned:
             identity = compute_identity(config, self.identity(), get_family(config.model))
-            Run(find_run_path(self.runs, config, identity)).prune(str(pruned))
+            Run(find_run_path(self.home, config, identity)).prune(str(pruned))
             raise
         scores = run.read_json("scores.json")
         if scores.get("select_score") is None:
@@ -107,8 +101,6 @@ class TrainTarget:
         return TrialResult(scores["select_score"], scores["best_step"], str(run.path))
 
     def report(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        from danseo.runs.scores import get_headline
-
         found = get_headline(Run(Path(result["folder"])).read_json("scores.json"), "report")
         return {"on": "the report split of dev", "scores": [found] if found else []}
 
@@ -125,15 +117,11 @@ class MaskedTarget:
     texts: tuple[Path, ...]
     items: Mapping[str, Sequence[ProbeItem]]
     """dev and test."""
-    folder: Path
+    home: Path
     score: str = "composite"
     dataset: Path | None = None
     device: str | None = None
     command: str = "pretrain"
-
-    @property
-    def home(self) -> Path:
-        return self.folder
 
     @property
     def metric(self) -> str:
@@ -142,9 +130,9 @@ class MaskedTarget:
     def check(self) -> None:
         """Refuse a checkpoint, text or dataset with which every trial would fail, because failed trials count."""
         from danseo.mlm.coref import choose_row_length, require_source
-        from danseo.mlm.corpus import stream_documents
         from danseo.mlm.initialization import load_masked
         from danseo.mlm.mentions import require_left_out
+        from danseo.mlm.packing import stream_documents
         from danseo.mlm.pretraining import check_config
 
         if self.command == "coref":
@@ -161,8 +149,6 @@ class MaskedTarget:
             pass  # read all text, because a file may be cut off
 
     def identity(self) -> dict[str, Any]:
-        from danseo.text.documents import hash_files
-
         text = hash_files(self.texts) if self.texts else str(self.dataset)
         return {"text": text, **{split: hash_items(items) for split, items in self.items.items()}}
 
@@ -170,7 +156,7 @@ class MaskedTarget:
         config = update_config(self.config, settings)
         identity = json.dumps([changed_settings(config), self.identity()], sort_keys=True)
         fingerprint = hashlib.sha256(identity.encode()).hexdigest()[:8]
-        run = self._train(config, self.folder / f"{self.command}-{fingerprint}", on_score)
+        run = self._train(config, self.home / f"{self.command}-{fingerprint}", on_score)
         evaluations = [(self._value(line), line["step"]) for line in run.read_log() if "step" in line]
         scored = [(value, step) for value, step in evaluations if value is not None]
         if not scored:

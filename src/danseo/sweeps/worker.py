@@ -81,7 +81,10 @@ def _run(order: Order, run: Any) -> tuple[Ending, str]:
 
     config = update_config(RunConfig(task=order.settings["task"], model=order.settings["model"]), order.settings)
     if order.threads and get_family(config.model).trains_with_torch:
-        _use_threads(order.threads)
+        with suppress(ImportError):  # the run itself reports it better
+            import torch
+
+            torch.set_num_threads(order.threads)
     options: dict[str, Any] = {
         "device": order.device,
         "force": order.force_before is not None,
@@ -102,13 +105,6 @@ def _run(order: Order, run: Any) -> tuple[Ending, str]:
         return "done", ""
     write_reason(run, config, message)
     return "failed", message
-
-
-def _use_threads(count: int) -> None:
-    with suppress(ImportError):  # the run itself reports it better
-        import torch
-
-        torch.set_num_threads(count)
 
 
 def series_file(order: Order) -> Path | None:

@@ -1,9 +1,13 @@
-"""The interface between models and training: features and objectives; needs no torch."""
+"""The interface between models and training: features, objectives and batches; needs no torch."""
 
 from __future__ import annotations
 
+import math
+import random
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,6 +15,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 Array = npt.NDArray[Any]
 IGNORED = -100
@@ -62,3 +67,48 @@ def split_row(row: Any, features: Sequence[Features]) -> list[Array]:
 def to_array(output: Any) -> Array:
     """Return a tensor from any device, or an array, as an array in full precision."""
     return output if isinstance(output, np.ndarray) else output.float().cpu().numpy()
+
+
+def make_epoch_batches(
+    count: int, batch_size: int, seed: int, epoch: int, weights: Sequence[float] | None = None
+) -> list[list[int]]:
+    """Return the random batches of an epoch; every example once, or sampled by weight."""
+    rng = random.Random(f"{seed} {epoch}")
+    order = rng.sample(range(count), count)
+    order = sample_weighted(order, weights, rng) if weights else order
+    return [order[start : start + batch_size] for start in range(0, count, batch_size)]
+
+
+def make_token_batches(
+    indices: Sequence[int], lengths: Sequence[int], tokens: int, padding: float = math.inf, *, packed: bool = False
+) -> list[list[int]]:
+    """Split indices, from long to short, into batches of at most this many tokens and tokens of padding.
+
+    Packed batches have no padding; others count it.
+    """
+    parts: list[list[int]] = []
+    width = size = spare = 0
+    for index in sorted(indices, key=lambda k: (-lengths[k], k)):
+        added = lengths[index] if packed else width
+        spare += width - lengths[index]
+        if not parts or size + added > tokens or spare > padding:
+            parts.append([])
+            width, size, spare = lengths[index], 0, 0
+            added = width
+        size += added
+        parts[-1].append(index)
+    return parts
+
+
+def sample_weighted(order: Sequence[int], weights: Sequence[float], rng: random.Random) -> list[int]:
+    """Sample as many indices as there are, each as often as its weight says, rounded up or down at random.
+
+    Systematic sampling over the summed weights: independent draws would leave out a third of all examples.
+    """
+    reached = list(accumulate(weights[index] for index in order))
+    distance = reached[-1] / len(order)
+    start = rng.random() * distance
+    last = len(order) - 1
+    sampled = [order[min(last, bisect_right(reached, start + k * distance))] for k in range(len(order))]
+    rng.shuffle(sampled)  # otherwise copies are neighbours
+    return sampled

@@ -1,9 +1,10 @@
-"""Choose the precision and attention that a network computes with, and record them with its run."""
+"""Configure torch: precision and attention of a network, determinism, and int8 layers for inference on CPUs."""
 
 import json
 import os
 import platform
 import subprocess
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from danseo.config.train import OptimizationSettings
 from danseo.errors import DanseoError, DataError
@@ -21,7 +23,6 @@ from danseo.launcher import PYTHON
 from danseo.rows import read_object
 from danseo.runs.schemas import matches_schema
 from danseo.runs.store import Run
-from danseo.training.determinism import describe_changes, describe_conditions
 from danseo.training.distributed import Workers
 from danseo.training.network import TrainableNetwork
 
@@ -220,3 +221,70 @@ def read_compute_config(run: Run, config: OptimizationSettings, device: torch.de
     is_allowed = all(setting in ("auto", value) for setting, value in named)
     is_available = recorded.attention != FLASH or has_flash(device)
     return recorded if is_allowed and is_available and kept.get("device") == device.type else None
+
+
+def configure_torch(config: OptimizationSettings, device: torch.device) -> None:
+    """Set the number of threads, TF32 on GPUs, and deterministic algorithms as the settings say."""
+    if config.num_threads:
+        torch.set_num_threads(config.num_threads)
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.allow_tf32
+    if config.full_determinism:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is not deterministic without it
+    if (
+        torch.are_deterministic_algorithms_enabled() != config.full_determinism
+    ):  # the call imports torch's compiler, so only if needed
+        torch.use_deterministic_algorithms(config.full_determinism)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # for debugging, and slow
+
+
+def describe_conditions(workers: Workers) -> dict[str, Any]:
+    """Return the threads, processes, CPU instructions, GPU and torch version: each changes the order of sums."""
+    device = workers.device
+    card = {"card": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
+    return {
+        "threads": torch.get_num_threads(),
+        "processes": workers.world,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        **card,
+    }
+
+
+def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return one line about conditions that changed since a training began, or an empty one."""
+    differing = [f"{key} {before[key]} then, {now[key]} now" for key in now if before.get(key, now[key]) != now[key]]
+    if not differing:
+        return ""
+    return f"resumes under other conditions ({'; '.join(differing)}): not bit for bit the same as without a stop"
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with int8 weights, one scale per output; inputs are quantized dynamically."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        weight = layer.weight.detach().float()
+        scales = (weight.abs().amax(dim=1).clamp(min=1e-9) / 127).double()
+        zeros = torch.zeros(len(scales), dtype=torch.int64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the library plans to move this elsewhere
+            rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        bias = None if layer.bias is None else layer.bias.detach().float()
+        self.packed: Any = torch.ops.quantized.linear_prepack(rounded, bias)
+        # Without byte instructions sums of products may overflow unless inputs have seven bits.
+        self.seven_bits = not torch.cpu._is_vnni_supported()
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        made: Tensor = torch.ops.quantized.linear_dynamic(hidden.float(), self.packed, self.seven_bits)
+        return made.to(hidden.dtype)  # bfloat16 where the rest of the network computes in it
+
+
+def quantize_to_int8(model: Any, device: torch.device) -> None:
+    """Replace the linear layers of the body by int8 layers; heads are unchanged."""
+    if device.type != "cpu":
+        raise DanseoError(f"int8 is for CPUs, and this is {device.type}; use --precision bf16 or --device cpu")
+    body = model.base_model
+    layers = [(name, layer) for name, layer in body.named_modules() if isinstance(layer, nn.Linear)]
+    for name, layer in layers:
+        body.set_submodule(name, Int8Linear(layer))

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from danseo.config.train import OptimizationSettings
 from danseo.errors import DanseoError
 from danseo.runs.store import BEST, WEIGHTS, Run
-from danseo.training.averaging import Average
 from danseo.training.distributed import Workers
 from danseo.training.features import Features
 from danseo.training.optimizers import (
+    Average,
     allocate_moments,
     copy_optimizer_state,
     list_states,

@@ -14,15 +14,14 @@ from torch import Tensor, nn
 from danseo.config.train import OptimizationSettings, TrainSettings
 from danseo.errors import WorkFailed
 from danseo.training.adversarial import compute_divergence, compute_shifts, shift_weights
-from danseo.training.averaging import is_averaging
-from danseo.training.batching import make_epoch_batches, make_token_batches
 from danseo.training.distributed import Workers, runs_out_of_memory
-from danseo.training.features import Features, Objective, Outputs
+from danseo.training.features import Features, Objective, Outputs, make_epoch_batches, make_token_batches
 from danseo.training.network import TrainableNetwork
 from danseo.training.optimizers import (
     allocate_moments,
     compute_lr_factor,
     drop_tiny_moments,
+    is_averaging,
     list_state_tensors,
     set_learning_rates,
     trainable_parameters,

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from danseo.models.encoder.dropout import CpuDropout, use_cpu_dropout  # noqa: E402
+from danseo.models.encoder.packed_texts import CpuDropout, use_cpu_dropout  # noqa: E402
 
 
 def test_a_share_is_dropped_and_the_mean_stays():

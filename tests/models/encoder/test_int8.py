@@ -5,9 +5,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from danseo.experiment import run_experiment  # noqa: E402
-from danseo.models.encoder.int8 import Int8Linear  # noqa: E402
 from danseo.models.registry import load_model  # noqa: E402
-from danseo.training.precision import ComputeConfig  # noqa: E402
+from danseo.training.precision import ComputeConfig, Int8Linear  # noqa: E402
 from tests.tiny import quick_config, read_split, tiny_encoder  # noqa: E402
 
 

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from danseo.models.encoder.last_layer import get_last_layer  # noqa: E402
 from danseo.models.encoder.network import Network  # noqa: E402
+from danseo.models.encoder.packed_forward import get_last_layer  # noqa: E402
 from tests.tiny import FAMILIES, tiny_encoder  # noqa: E402
 
 NAMES = {"input_ids": "input_ids", "attention_mask": "attention_mask", "segments": "token_type_ids"}

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from danseo.models.llm.logprobs import compute_label_logprobs, read_token_logprobs
+from danseo.models.llm.reply import compute_label_logprobs, read_token_logprobs
 from danseo.tasks import TASKS
 from tests.models.llm.stub import make_completion, serving
 from tests.models.llm.test_server_backend import prompted

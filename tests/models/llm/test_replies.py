@@ -12,10 +12,16 @@ import pytest
 from danseo.errors import DanseoError
 from danseo.metrics.tagging import list_entities
 from danseo.models.llm.formats import make_format
-from danseo.models.llm.prompt_template import load_template, parse_template
+from danseo.models.llm.prompt_template import (
+    NearestShots,
+    drop_dev_texts,
+    join_texts,
+    load_template,
+    parse_template,
+    sample_shots,
+)
 from danseo.models.llm.reply import CLASSES
 from danseo.models.llm.settings import PromptSettings
-from danseo.models.llm.shots import NearestShots, drop_dev_texts, join_texts, sample_shots
 from danseo.records import Entity, QuestionExample, RelationExample, TextExample
 from danseo.tasks import TASKS
 from tests.tiny import read_split

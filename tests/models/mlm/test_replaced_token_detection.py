@@ -19,7 +19,7 @@ from danseo.mlm.masking import (  # noqa: E402
     Vocabulary,
 )
 from danseo.models.encoder.packed_texts import PackedTexts  # noqa: E402
-from danseo.models.mlm.replaced_token_detection import (  # noqa: E402
+from danseo.models.mlm.objective import (  # noqa: E402
     Generator,
     RtdNetwork,
     RtdObjective,

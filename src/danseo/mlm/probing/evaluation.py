@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,7 +69,7 @@ class CheckpointProber:
 
     def probe(self, checkpoint: Checkpoint) -> Record:
         """Return the record of a checkpoint (earlier, new or failed) and save it."""
-        folder = self.choose_folder(checkpoint)
+        folder = self.output or (checkpoint.path.resolve().parent if checkpoint.path.is_dir() else Path())
         try:
             resolve_model(checkpoint.source)
             self._choose_mode(checkpoint, folder)
@@ -89,10 +89,6 @@ class CheckpointProber:
             self.on_note(f"{format_name(checkpoint.source)}: failed: {record['error']}")
         self.records.append(record)
         return record
-
-    def choose_folder(self, checkpoint: Checkpoint) -> Path:
-        """Return the output folder, else the parent of the checkpoint; for a Hub id the current folder."""
-        return self.output or (checkpoint.path.resolve().parent if checkpoint.path.is_dir() else Path())
 
     def _choose_mode(self, checkpoint: Checkpoint, folder: Path) -> None:
         """Choose precision and attention for all: given, or from the training or earlier results, or measured."""
@@ -367,18 +363,14 @@ def _draw_curve(summary: Record, good: list[Record], folder: Path) -> Path | Non
     from danseo.display.plots.image_files import save_figures
 
     rows = [row for row in summary["results"] if row["status"] == "ok"]
-    chart = make_probe_chart(rows, _read_baseline_levels(good))
+    scores = good[0]["probes"].get("repeated", {}).get("baselines", {}) if good else {}
+    names = {"nearest": "nearest noun @1", "frequent": "most frequent noun @1"}
+    baselines = {label: scores[name]["strict@1"]["value"] for name, label in names.items() if name in scores}
+    chart = make_probe_chart(rows, baselines)
     if chart is None:
         return None
     save_figures(folder / CURVE, [chart])
     return folder / CURVE
-
-
-def _read_baseline_levels(records: list[Record]) -> Mapping[str, float]:
-    """Return the scores of the baselines, drawn as lines in the curve."""
-    scores = records[0]["probes"].get("repeated", {}).get("baselines", {}) if records else {}
-    names = {"nearest": "nearest noun @1", "frequent": "most frequent noun @1"}
-    return {label: scores[name]["strict@1"]["value"] for name, label in names.items() if name in scores}
 
 
 class _Display(LiveDisplay):

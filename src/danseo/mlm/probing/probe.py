@@ -12,6 +12,8 @@ from danseo.mlm.probing.score import (
     TOP_KS,
     ItemResult,
     average_scores,
+    build_noun_mask,
+    decode_vocabulary,
     encode_hits,
     group_by_kind,
     score_baselines,
@@ -19,7 +21,7 @@ from danseo.mlm.probing.score import (
     summarize_results,
 )
 from danseo.mlm.probing.windows import Spelling, Window, WindowBuilder, WordTokenizer, remove_mentions
-from danseo.text.morphology import Analyser
+from danseo.text.morphology import Analyser, KiwiAnalyser
 
 if TYPE_CHECKING:
     from danseo.mlm.probing.score import Mask
@@ -241,8 +243,6 @@ class _Vocabulary:
     @classmethod
     def load(cls, masked: "MaskedModel", analyser: Analyser | None) -> "_Vocabulary":
         from danseo.data.find import cache_root
-        from danseo.mlm.probing.score import build_noun_mask, decode_vocabulary
-        from danseo.text.morphology import KiwiAnalyser
 
         analyser, words = analyser or KiwiAnalyser(), decode_vocabulary(masked.tokenizer)
         nouns = build_noun_mask(masked.tokenizer, words, analyser, cache_root())

@@ -52,16 +52,12 @@ def frame_inputs(tokenizer: Any) -> None:
 
 def masks_for(name: str, model: Any, attention: str) -> Masks:
     """Return the masks for this attention direction; check that the model follows them."""
-    ways: list[Masks] = [_as_it_is] if attention == "causal" else [*_both_ways(model)]
+    ways: list[Masks] = [lambda there: there] if attention == "causal" else _both_ways(model)
     for masks in ways:
         if _sees_ahead(model, masks) == (attention == "bidirectional"):
             return masks
     other = "causal" if attention == "bidirectional" else "bidirectional"
     raise DanseoError(f"{name}: its attention cannot be made {attention}; use encoder.attention_direction={other}")
-
-
-def _as_it_is(there: Tensor) -> Tensor:
-    return there
 
 
 def _both_ways(model: Any) -> list[Masks]:

@@ -13,7 +13,7 @@ from danseo.errors import DanseoError
 from danseo.extras import require
 from danseo.files import write_atomically
 from danseo.hub import BUNDLED_MODELS, find_model_folder
-from danseo.models.checkpoint import check_finite, refuse_missing
+from danseo.models.checkpoint import refuse_missing, refuse_nonfinite
 from danseo.rows import read_object
 from danseo.runs.store import hash_folder, read_tensors
 
@@ -55,17 +55,15 @@ def check_settings(lora: LoraSettings, train: TrainSettings) -> None:
 
 
 def add_adapters(model: Any, lora: LoraSettings) -> None:
-    """Add trainable LoRA adapters to every linear layer; they start as zero.
+    """Freeze the model, and add trainable LoRA adapters to every linear layer; they start as zero.
 
     They lie in float32 whatever the body lies in: small steps would be lost in bfloat16.
     """
     from peft import LoraConfig, inject_adapter_in_model
 
+    model.requires_grad_(False)
     config = LoraConfig(
-        r=lora.lora_rank,
-        lora_alpha=lora.lora_alpha,
-        lora_dropout=lora.lora_dropout,
-        target_modules="all-linear",
+        r=lora.lora_rank, lora_alpha=lora.lora_alpha, lora_dropout=lora.lora_dropout, target_modules="all-linear"
     )
     inject_adapter_in_model(config, model)
     for name, weight in model.named_parameters():
@@ -106,7 +104,7 @@ def load_adapters(model: Any, rows: AddedRows | None, folder: Path) -> None:
         _load_tensors(own, folder / _ADAPTERS)
     if rows is not None:
         _load_tensors({"vectors": rows.vectors}, folder / _ROWS)
-    check_finite(str(folder), model)
+    refuse_nonfinite(folder, model.named_parameters())
 
 
 def _load_tensors(own: dict[str, Tensor], path: Path) -> None:

@@ -17,7 +17,6 @@ from danseo.files import to_finite
 from danseo.models.base import Answers, Events, LoadOptions, TrainResult, choose_select_positions
 from danseo.models.checkpoint import apply_trust
 from danseo.models.encoder.heads import get_head_class
-from danseo.models.encoder.int8 import quantize_to_int8
 from danseo.models.encoder.network import Network, load_encoder_tokenizer, load_network, save_network
 from danseo.models.encoder.tokenizer_report import TokenizerReport, make_tokenizer_report
 from danseo.records import Prediction
@@ -25,11 +24,17 @@ from danseo.runs.schemas import is_number
 from danseo.runs.store import BEST, WEIGHTS, Run
 from danseo.scoring.score import measure
 from danseo.tasktypes.base import Task
-from danseo.training.determinism import configure_torch, describe_conditions
 from danseo.training.distributed import Workers
 from danseo.training.features import Features, Outputs
 from danseo.training.optimizers import freeze
-from danseo.training.precision import ComputeConfig, choose_compute_config, read_compute_config
+from danseo.training.precision import (
+    ComputeConfig,
+    choose_compute_config,
+    configure_torch,
+    describe_conditions,
+    quantize_to_int8,
+    read_compute_config,
+)
 from danseo.training.trainer import Progress, Trainer, restore_weights
 from danseo.training.training_loop import BatchPlan, Engine, compute_outputs
 
@@ -159,27 +164,20 @@ class Encoder:
         }
 
     def _engine(
-        self,
-        run: Run | None = None,
-        on_note: Callable[[str], None] = lambda note: None,
-        series: Path | None = None,
+        self, run: Run | None = None, on_note: Callable[[str], None] = lambda note: None, series: Path | None = None
     ) -> Engine:
         """Return the engine; a saved model computes with the precision and attention that it learned with."""
         if self.mode is None:
             self.network.to(self.workers.device)
             if self.source:
                 self.mode = read_compute_config(Run(self.source.parent), self.config.train, self.workers.device)
-            train = self.config.train.model_copy(update={"precision": "bf16"}) if self._is_half else self.config.train
-            arguments = (self.network, train, self.workers, run, on_note, series)
-            self.mode = self.mode or choose_compute_config(*arguments)
+            train = self.config.train
+            if any(weight.dtype == torch.bfloat16 for weight in self.network.parameters()):
+                train = train.model_copy(update={"precision": "bf16"})
+            self.mode = self.mode or choose_compute_config(self.network, train, self.workers, run, on_note, series)
         self.mode.apply_to(self.network)
         tokens, alpha = self.config.train.max_batch_tokens, self.config.encoder.rdrop_alpha
         return Engine(self.network, self.task_head, self.workers, self.mode, tokens, on_note, alpha)
-
-    @property
-    def _is_half(self) -> bool:
-        """Whether weights are stored in bfloat16, so that the model computes in it."""
-        return any(weight.dtype == torch.bfloat16 for weight in self.network.parameters())
 
     def _select_split(self) -> tuple[list[Any], list[Features]]:
         """Return the dev examples that select the checkpoint and their features, renumbered."""

@@ -16,11 +16,6 @@ PACKAGES = ("torch", "transformers", "safetensors")
 
 
 def check_encoder(config: RunConfig, task: Task) -> None:
-    """Refuse settings that mean nothing for the task."""
-    check_labels(config, task)
-
-
-def check_labels(config: RunConfig, task: Task) -> None:
     """Refuse settings that do not apply to the task, or that exclude each other."""
     encoder = config.encoder
     of_labels = {

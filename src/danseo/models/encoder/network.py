@@ -14,7 +14,6 @@ from danseo.errors import DanseoError, NetworkError
 from danseo.files import quote
 from danseo.hub import OFFLINE_HINT, find_model_folder
 from danseo.models.checkpoint import (
-    check_finite,
     check_new,
     check_whole,
     load_config,
@@ -22,9 +21,9 @@ from danseo.models.checkpoint import (
     load_weights,
     quiet_transformers,
     refuse_missing,
+    refuse_nonfinite,
 )
 from danseo.models.encoder.decoder_only import Masks, check_body, frame_inputs, is_decoder, masks_for
-from danseo.models.encoder.dropout import use_cpu_dropout
 from danseo.models.encoder.entity_positions import EntityPositions
 from danseo.models.encoder.heads import get_head_class
 from danseo.models.encoder.heads.base import TaskHead, make_batch
@@ -41,7 +40,7 @@ from danseo.models.encoder.lora import (
 )
 from danseo.models.encoder.model_info import above_embeddings, usable_positions
 from danseo.models.encoder.packed_forward import classify_texts, make_row, run_model
-from danseo.models.encoder.packed_texts import PackedTexts, PaddedTexts, is_packed, reads_packed
+from danseo.models.encoder.packed_texts import PackedTexts, PaddedTexts, is_packed, reads_packed, use_cpu_dropout
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.models.remote_code import CodeRefused
 from danseo.runs.store import Run, read_tensors
@@ -301,7 +300,7 @@ def load_part(head: nn.Module, path: Path) -> None:
             f"{path} is damaged: {shorten(' '.join(str(error).split()), 200, placeholder=' …')}"
         ) from None
     refuse_missing(str(path), found.missing_keys, {"unexpected_keys": found.unexpected_keys})
-    check_finite(str(path), head)
+    refuse_nonfinite(path, head.named_parameters())
 
 
 def without_pooler(encoder_config: Any) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.rows import read_object
 from danseo.runs.store import Run
 from danseo.tasktypes.base import Task
-from danseo.training.batching import make_token_batches
-from danseo.training.features import Features, Outputs
+from danseo.training.features import Features, Outputs, make_token_batches
 from danseo.training.processes import compute_shared
 
 MANIFEST, SETTINGS, NETWORK, TOKENIZER = "exported.json", "run", "model.onnx", "tokenizer.json"

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from danseo.models.encoder.dropout import drop_values
 from danseo.training.precision import FLASH, PACKED
 
 
@@ -178,22 +177,17 @@ def count_from_padding(ids: Tensor, texts: PackedTexts, padding: int) -> Tensor:
     return (sums - before.index_select(0, texts.owners)) * counted + padding
 
 
-def register_packed_attention() -> None:
-    """Add the attention to those of transformers, once; it has no mask function, so that no mask is made."""
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(PACKED, attend_packed)
-
-
 @torch.no_grad()
 def reads_packed(model: Any, run: Callable[[Tensor, PackedTexts], Tensor]) -> bool:
     """Return whether a model computes the same for packed texts as for each text alone."""
+    from transformers import AttentionInterface
+
     before, was_training = model.config._attn_implementation, model.training
     window = getattr(model.config, "sliding_window", None) or 0
     lengths = (window + 6 if window <= 128 else 6, 4, 4, 2)
     ids = torch.arange(sum(lengths), device=model.device) % 7 + 3
     model.eval()
-    register_packed_attention()
+    AttentionInterface.register(PACKED, attend_packed)  # it has no mask function, so that no mask is made
     try:
         with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=model.dtype == torch.bfloat16):
             alone = [run(part, PackedTexts.of([len(part)]).to(model.device)) for part in ids.split(lengths)]
@@ -206,3 +200,27 @@ def reads_packed(model: Any, run: Callable[[Tensor, PackedTexts], Tensor]) -> bo
         model.train(was_training)
     tolerance = 5e-2 if model.dtype == torch.bfloat16 else 1e-3
     return torch.allclose(packed.float(), torch.cat(alone).float(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def drop_values(states: Tensor, share: float) -> Tensor:
+    """Set a random share of the values to zero and scale up the others; the share is exact to 1/65,536."""
+    count = states.numel()
+    numbers = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    keep = numbers[:count].view(states.shape) >= round(share * 2**16) - 2**15
+    return torch.where(keep, states, 0) * (1 / (1 - share))
+
+
+class CpuDropout(nn.Dropout):
+    """Dropout that is quick on a CPU, and torch's own elsewhere."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        if not self.training or not 0 < self.p < 1 or states.device.type != "cpu":
+            return super().forward(states)
+        return drop_values(states, self.p)
+
+
+def use_cpu_dropout(model: nn.Module) -> None:
+    """Replace the dropout of all layers."""
+    for module in model.modules():
+        if type(module) is nn.Dropout:
+            module.__class__ = CpuDropout

@@ -14,22 +14,24 @@ from danseo.files import to_finite
 from danseo.models.base import Answers, Events, LoadOptions, TrainResult, choose_select_examples
 from danseo.models.checkpoint import apply_trust
 from danseo.models.entity_spans import EntitySpan, get_gold_spans, make_answers, parse_label_names
-from danseo.models.gliner.classic import GlinerProcess, is_classic, labels_single_words, merge_neighbors
 from danseo.models.gliner.network import (
     PREFIX,
     GlinerLoss,
     GlinerNetwork,
+    GlinerProcess,
     extract_spans,
+    is_classic,
+    labels_single_words,
     load_extractor,
     make_features,
+    merge_neighbors,
 )
 from danseo.runs.store import Run
 from danseo.scoring.score import compute_headline
 from danseo.tasktypes.base import Task
 from danseo.tasktypes.tagging import get_entity_types
-from danseo.training.determinism import configure_torch
 from danseo.training.distributed import Workers
-from danseo.training.precision import ComputeConfig
+from danseo.training.precision import ComputeConfig, configure_torch
 from danseo.training.processes import compute_shared
 from danseo.training.trainer import Progress, Trainer
 from danseo.training.training_loop import Engine
@@ -198,7 +200,7 @@ class Gliner2Model(SpanModel):
             self.network, GlinerLoss(), self.workers, ComputeConfig(precision, "eager"), tokens, events.note
         )
         trainer = Trainer(engine, features, self.config.train, self.config.seed, events.run)
-        return trainer.train(lambda: self._score(chosen), events)
+        return trainer.train(lambda: compute_headline(self.task, chosen, self.predict(chosen).predictions), events)
 
     def features(self, number: int, example: Any) -> list[Any]:
         """Return the training features of an example, one record per window."""
@@ -207,10 +209,6 @@ class Gliner2Model(SpanModel):
             make_features(number, example.text[start:end], _select_inside(spans, start, end), self.labels)
             for start, end in self._windows(example.text)
         ]
-
-    def _score(self, examples: Sequence[Any]) -> float:
-        answers = self._answers(examples, self._find_spans(examples), self.thresholds)
-        return compute_headline(self.task, examples, answers.predictions)
 
     def environment(self) -> dict[str, Any]:
         return {"parameters": sum(weight.numel() for weight in self.network.parameters())}

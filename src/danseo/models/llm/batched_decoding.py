@@ -18,20 +18,6 @@ def use_grouped_attention(model: Any) -> Iterator[None]:
     if before != "sdpa":
         yield
         return
-    _register()
-    model.set_attn_implementation(GROUPED)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
-
-
-def takes_boolean_masks(model: Any) -> bool:
-    """Return whether the model's attention takes boolean masks; others take additive ones."""
-    return model.config._attn_implementation in ("sdpa", GROUPED)
-
-
-def _register() -> None:
     from transformers import AttentionInterface
 
     AttentionInterface.register(GROUPED, grouped_attention)
@@ -39,6 +25,11 @@ def _register() -> None:
         from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
         AttentionMaskInterface.register(GROUPED, sdpa_mask)
+    model.set_attn_implementation(GROUPED)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
 
 
 def grouped_attention(
@@ -157,7 +148,7 @@ class BatchDecoder:
 
     def _as_mask(self, visible: Tensor) -> Tensor:
         mask = visible[:, None].to(self.model.device)
-        if takes_boolean_masks(self.model):
+        if self.model.config._attn_implementation in ("sdpa", GROUPED):
             return mask
         lowest = torch.finfo(self.model.dtype).min
         return torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device).masked_fill(~mask, lowest)

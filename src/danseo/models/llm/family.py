@@ -1,8 +1,7 @@
 """The families of language models: local ones (llm:FOLDER or llm:HUB-ID) and servers."""
 
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,13 @@ from danseo.data.find import load
 from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.extras import require
-from danseo.files import quote, read_json
+from danseo.files import quote, read_json, read_json_lines
 from danseo.hub import resolve_model
 from danseo.models.base import FailedExample, Family, LoadOptions, Model, TrainableModel, uses_sections
 from danseo.models.checkpoint import apply_trust
 from danseo.models.encoder.model_info import known_positions, size_of
 from danseo.models.llm.backend import CallLimits
+from danseo.models.llm.formats import check_settings, make_format
 from danseo.models.llm.formats.base import Message
 from danseo.models.llm.prompt_template import PromptTemplate, load_saved_template, load_template
 from danseo.models.llm.reply import is_thought_opened_by_prompt, mark_unclosed
@@ -67,8 +67,6 @@ def make_backend(config: RunConfig, device: str | None, limits: CallLimits, *, i
 
 def check_prompt(config: RunConfig, task: Task) -> None:
     """Refuse settings that the task does not use; a prompt file was checked when it was read."""
-    from danseo.models.llm.formats import check_settings, make_format
-
     check_settings(task, config.prompt)
     if not config.prompt.template_hash:
         make_format(task, config.prompt, load_template(task, config.prompt.output_format, None, config.prompt.language))
@@ -120,8 +118,6 @@ def make_local(config: RunConfig, task: Task, device: str | None) -> TrainableMo
 
 def with_template(config: RunConfig, task: Task, template: PromptTemplate) -> RunConfig:
     """Return the settings with the hash of a prompt that fits the task."""
-    from danseo.models.llm.formats import make_format
-
     make_format(task, config.prompt, template)
     return update_config(config, {"prompt.template_hash": template.sha256})
 
@@ -194,11 +190,13 @@ def estimate_memory(config: RunConfig, task: Task, device: str | None) -> Any:
 
 def list_failed_replies(run: Run, task: Task, examples: Sequence[Any]) -> list[FailedExample]:
     """Return the examples whose last reply has no answer; none if the run kept no replies."""
-    calls = list(_read_calls(run.path / "calls.jsonl"))
+    calls = [call for call in read_json_lines(run.path / "calls.jsonl") if {"guid", "text"} <= call.keys()]
     last = {str(call["guid"]): call for call in calls}
     is_opened = is_thought_opened_by_prompt(str(call["text"]) for call in calls)
+    folder = run.path / "model"
     try:
-        prompt_format = _load_format(run, task)
+        prompt_format = make_format(task, run.config.prompt, load_saved_template(folder))
+        prompt_format.restore(read_json(folder / "prompt.json")["state"])
     except (DanseoError, OSError, KeyError, TypeError):
         return []  # not saved, or not written by danseo
     failed = []
@@ -209,30 +207,6 @@ def list_failed_replies(run: Run, task: Task, examples: Sequence[Any]) -> list[F
             reply = prompt_format.parse_reply(example, text, call.get("finish"))
             failed += [FailedExample(example, str(call["text"]), tuple(+reply.errors))] if reply.has_failed else []
     return failed
-
-
-def _load_format(run: Run, task: Task) -> Any:
-    from danseo.models.llm.formats import make_format
-
-    folder = run.path / "model"
-    prompt_format = make_format(task, run.config.prompt, load_saved_template(folder))
-    prompt_format.restore(read_json(folder / "prompt.json")["state"])
-    return prompt_format
-
-
-def _read_calls(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the calls of a run in order; skip a line that is not a call, such as one cut off by a kill."""
-    try:
-        lines = path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
-    except OSError:
-        return
-    for line in lines:
-        try:
-            call = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(call, dict) and "guid" in call and "text" in call:
-            yield call
 
 
 FAMILIES = (

@@ -10,6 +10,7 @@ from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
 from danseo.hub import find_model_folder
 from danseo.models.checkpoint import check_whole, load_config, load_tokenizer, load_weights, quiet_transformers
+from danseo.models.encoder.decoder_only import is_decoder
 from danseo.models.encoder.lora import add_adapters
 from danseo.models.encoder.model_info import above_embeddings
 from danseo.models.encoder.network import loading_error, loading_reason
@@ -61,7 +62,6 @@ def make_empty_language_model(config: RunConfig, device: torch.device) -> Any:
     model = make(found, trust_remote_code=config.trust_remote_code, dtype=dtype)
     model.config.use_cache = False
     if lora.lora_rank:
-        model.requires_grad_(False)
         add_adapters(model, lora)
     return model
 
@@ -99,8 +99,6 @@ def check_forward(name: str, model: Any, special_ids: Sequence[int | None] = ())
 
 def check_causal_model(name: str, trust_remote_code: bool = False) -> Any:
     """Return the configuration of a causal language model; refuse others before loading weights."""
-    from danseo.models.encoder.decoder_only import is_decoder
-
     try:
         found = load_config(name, trust_remote_code)
     except Exception as error:  # as above

@@ -119,12 +119,9 @@ class LocalBackend:
             "dtype": str(self.model.dtype),
             "chat_template": self.chat.is_chat,
         }
-        return known | ({"thought": self.describe_thought()} if self.chat.thought else {})
-
-    def describe_thought(self) -> str:
-        """Describe what happens to the reasoning that the chat template opens."""
         most = self.config.prompt.max_thinking_tokens
-        return f"at most {most} tokens (--thinking off closes it)" if self.reasons else "closed before the reply"
+        thought = f"at most {most} tokens (--thinking off closes it)" if self.reasons else "closed before the reply"
+        return known | ({"thought": thought} if self.chat.thought else {})
 
     def max_context(self) -> int | None:
         known = getattr(self.model.config, "max_position_embeddings", None)

@@ -20,16 +20,16 @@ from danseo.models.llm.backend import (
     CallLog,
     ModelCall,
     OnCall,
+    ProgressReporter,
+    PromptingProgress,
     PromptRequest,
     mean_tokens,
     sum_tokens,
 )
 from danseo.models.llm.formats import make_format
 from danseo.models.llm.formats.base import Message, PromptFormat, Shot
-from danseo.models.llm.progress import ProgressReporter, PromptingProgress
-from danseo.models.llm.prompt_template import PromptTemplate, load_template
+from danseo.models.llm.prompt_template import NearestShots, PromptTemplate, drop_dev_texts, load_template, sample_shots
 from danseo.models.llm.reply import Reply, ReplyStats, is_thought_opened_by_prompt, mark_unclosed
-from danseo.models.llm.shots import NearestShots, drop_dev_texts, sample_shots
 from danseo.records import Prediction
 from danseo.tasktypes.base import Task
 from danseo.training.processes import OneProcess, join_processes
@@ -103,9 +103,10 @@ class PromptedModel:
         if is_first_process():
             events.run.write_json("shots.json", self.used_shots)
         seconds = time.perf_counter() - self.started
+        model = getattr(self.backend, "model", None)
         return TrainResult(
             self.prompt_format.make_answers(dev, predictions),
-            self._name_device(),
+            str(getattr(model, "device", "server")),
             seconds,
             self.environment(seconds),
             self.score_details(),
@@ -113,10 +114,6 @@ class PromptedModel:
 
     def predict(self, examples: Sequence[Any]) -> Answers:
         return self.prompt_format.make_answers(examples, self.prompt(examples))
-
-    def _name_device(self) -> str:
-        model = getattr(self.backend, "model", None)
-        return str(getattr(model, "device", "server"))
 
     def describe_facts(self) -> str:
         """Return facts about the backend as text."""
@@ -264,7 +261,8 @@ class PromptedModel:
         if not wanted:
             return
         self._check_budget(len(wanted))
-        workers, chosen = self.workers, dict(list(wanted.items())[: self._count_allowed_calls(len(wanted))])
+        allowed = len(wanted) if self.limits.calls is None else self.limits.calls - self.new_calls
+        workers, chosen = self.workers, dict(list(wanted.items())[:allowed])
         own = dict(workers.shard(list(chosen.items())))
         is_shared = workers.world > 1
         known = 0 if is_shared else len(requests) - len(wanted)
@@ -314,10 +312,6 @@ class PromptedModel:
                 raise
             kept = len(self.calls.known)
             raise PartlyDone(f"{error} ({kept} replies are kept, and the same command resumes)") from None
-
-    def _count_allowed_calls(self, wanted: int) -> int:
-        """Return how many calls may still be made."""
-        return wanted if self.limits.calls is None else min(wanted, self.limits.calls - self.new_calls)
 
     def _check_budget(self, left: int, by_others: int = 0) -> None:
         """Stop before a limit is exceeded; by_others: about how many tokens other processes have used meanwhile."""

@@ -20,8 +20,7 @@ from danseo.models.llm.backend import CallLimits, ModelCall, OnCall, PromptReque
 from danseo.models.llm.formats.base import Message, object_schema
 from danseo.models.llm.gbnf import write_gbnf
 from danseo.models.llm.http_client import HttpClient, HttpReply
-from danseo.models.llm.logprobs import ALTERNATIVES, check_logprob, compute_label_logprobs, read_token_logprobs
-from danseo.models.llm.reply import is_thought
+from danseo.models.llm.reply import ALTERNATIVES, check_logprob, compute_label_logprobs, is_thought, read_token_logprobs
 from danseo.models.llm.settings import PromptSettings
 
 _ATTEMPTS = 6
@@ -86,7 +85,8 @@ class ServerBackend:
     @cached_property
     def client(self) -> HttpClient:
         headers = make_headers(self.limits.key_name)
-        return HttpClient(headers, self.limits.timeout, trust_env=not _is_local(self.url))
+        is_local = urlsplit(self.url).hostname in ("localhost", "127.0.0.1", "::1")
+        return HttpClient(headers, self.limits.timeout, trust_env=not is_local)  # no proxy to this machine
 
     def identity(self) -> dict[str, Any]:
         return {"server": self.model, "think": self.config.thinking, "free": self.config.unconstrained}
@@ -97,7 +97,8 @@ class ServerBackend:
             return {"enforced": None}
         schema = object_schema(word={"type": "string", "enum": [_PROBE_WORD]})
         messages = [{"role": "user", "content": '대한민국의 수도를 {"word":"…"} 꼴로 답하세요.'}]
-        reply = self._post(self._make_body(PromptRequest("probe", messages, 32, schema)))
+        request = PromptRequest("probe", messages, 32, schema)
+        reply = self._post(self._make_body(request))
         if reply.status_code == 400:
             raise DanseoError(
                 f"{self.url} takes no response_format of type json_schema ({self._explain(reply)}); add "
@@ -107,14 +108,13 @@ class ServerBackend:
             raise _make_error(
                 _("{url} does not answer: {why}").format(url=self.url, why=self._explain(reply)), reply.status_code
             )
-        text = self._read_call(PromptRequest("probe", messages, 32), "", reply, 0.0, 1).text
+        text = self._read_call(request, "", reply, 0.0, 1).text
         is_enforced = _is_probe_word(text)
         if self.is_llama_cpp and not self.reasons and not is_thought(text):
             self.takes_grammar = True
-            reply = self._post(self._make_body(PromptRequest("probe", messages, 32, schema)))
-            self.takes_grammar = reply.status_code == 200 and _is_probe_word(
-                self._read_call(PromptRequest("probe", messages, 32), "", reply, 0.0, 1).text
-            )
+            reply = self._post(self._make_body(request))
+            is_answer = reply.status_code == 200
+            self.takes_grammar = is_answer and _is_probe_word(self._read_call(request, "", reply, 0.0, 1).text)
         return {"enforced": is_enforced or self.takes_grammar} | ({"grammar": "gbnf"} if self.takes_grammar else {})
 
     def max_context(self) -> int | None:
@@ -305,11 +305,6 @@ def check_url(url: str) -> str:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise DanseoError("--url holds a password or a query; put the key into the variable DANSEO_API_KEY instead")
     return url.rstrip("/").removesuffix("/chat/completions")
-
-
-def _is_local(url: str) -> bool:
-    """Return whether the address is on this machine, so that proxies are not used."""
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _make_error(message: str, status: int) -> DanseoError:

@@ -18,22 +18,28 @@ from danseo.models.encoder.lora import BASE, add_adapters, check_settings, load_
 from danseo.models.encoder.model import loss_of
 from danseo.models.encoder.packed_forward import make_row, run_model
 from danseo.models.encoder.packed_texts import PackedTexts, is_packed, reads_packed
+from danseo.models.llm.backend import ProgressReporter
 from danseo.models.llm.chat_template import ChatTokenizer
 from danseo.models.llm.family import get_checkpoint
 from danseo.models.llm.formats.base import PromptFormat
 from danseo.models.llm.loading import load_language_model
 from danseo.models.llm.local_backend import LocalBackend, get_end_tokens
-from danseo.models.llm.progress import ProgressReporter
 from danseo.models.llm.prompt_template import PromptTemplate
 from danseo.models.llm.prompted_model import PromptedModel
 from danseo.runs.store import hash_folder
 from danseo.scoring.score import measure
 from danseo.tasktypes.base import Task
-from danseo.training.determinism import configure_torch, describe_conditions
 from danseo.training.distributed import Workers
 from danseo.training.features import Features, Outputs
 from danseo.training.network import TrainableNetwork, to_tensors
-from danseo.training.precision import PACKED, ComputeConfig, select_attention, select_precision
+from danseo.training.precision import (
+    PACKED,
+    ComputeConfig,
+    configure_torch,
+    describe_conditions,
+    select_attention,
+    select_precision,
+)
 from danseo.training.sharding import is_sharded
 from danseo.training.trainer import Progress, Trainer
 from danseo.training.training_loop import Engine
@@ -142,8 +148,6 @@ class TunedModel:
         )
         model, self.tokenizer, self.identity = loaded
         if config.llm.lora_rank:
-            for weight in model.parameters():
-                weight.requires_grad_(False)
             add_adapters(model, config.llm)
         if config.train.gradient_checkpointing:
             model.gradient_checkpointing_enable()
@@ -181,7 +185,11 @@ class TunedModel:
     def _train(self, features: list[Features], events: Events) -> Progress:
         network = ReplyNetwork(self.model, keeps_frozen=not self.config.llm.lora_rank)
         self.attention = self.model.config._attn_implementation
-        mode, tokens = self._choose_mode(network), self.config.train.max_batch_tokens
+        named = self.config.train.precision
+        usual = "bf16" if self.model.dtype == torch.bfloat16 else select_precision("auto", self.workers.device, 0)
+        precision = usual if named == "auto" else named
+        mode = ComputeConfig(precision, select_attention(network, self.config.train, self.workers.device, precision))
+        tokens = self.config.train.max_batch_tokens
         engine = Engine(
             network, ReplyObjective(), self.workers, mode, tokens, events.note, waits_for_shards=self.is_sharded
         )
@@ -191,12 +199,6 @@ class TunedModel:
         self.engine = engine
         self.model.set_attn_implementation(self.attention)  # for writing
         return progress
-
-    def _choose_mode(self, network: ReplyNetwork) -> ComputeConfig:
-        named = self.config.train.precision
-        usual = "bf16" if self.model.dtype == torch.bfloat16 else select_precision("auto", self.workers.device, 0)
-        precision = usual if named == "auto" else named
-        return ComputeConfig(precision, select_attention(network, self.config.train, self.workers.device, precision))
 
     def _select_score(self, engine: Engine) -> float:
         """Return the quality on the select split: by the loss of gold replies, or the score of generated ones."""
@@ -263,8 +265,6 @@ def load_tuned_backend(config: RunConfig, folder: Path, device: str | None) -> L
     """Load the model of a fine-tuned run."""
     model, tokenizer, identity = load_language_model(config, locate_body(folder), Workers(device).device, folder)
     if (folder / BASE).is_file():
-        for weight in model.parameters():
-            weight.requires_grad_(False)
         add_adapters(model, config.llm)
         load_adapters(model, None, folder)
     return LocalBackend(

@@ -65,7 +65,7 @@ class MaskedModel:
             Network(model, None).use_attention(PACKED if attention == OWN else attention)
         chosen = choose_device(device)
         if precision == "int8":
-            from danseo.models.encoder.int8 import quantize_to_int8
+            from danseo.training.precision import quantize_to_int8
 
             quantize_to_int8(model, chosen)
         else:
@@ -82,7 +82,7 @@ class MaskedModel:
         import torch
 
         from danseo.models.encoder.packed_texts import is_packed
-        from danseo.training.batching import make_token_batches
+        from danseo.training.features import make_token_batches
 
         lengths = [len(ids) for ids in inputs]
         was_training = self.model.training

@@ -77,9 +77,9 @@ class PromptFormat(ABC):
         """Return the system message, which describes the task."""
         return fill_template(self.template.system, {"labels": list_labels(self.task, self.label_names)})
 
-    @abstractmethod
     def get_fields(self, example: Any) -> dict[str, str]:
         """Return placeholder -> text of an example."""
+        return {"text": example.text, "pair": getattr(example, "pair", None) or ""}
 
     def user_message(self, example: Any) -> str:
         """Return the user message of an example."""
@@ -157,12 +157,7 @@ def to_compact_json(document: Any) -> str:
 
 def object_schema(**properties: Any) -> Schema:
     """Return the schema of an object with exactly these keys."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def read_key_value(text: str, key: str, finish: str | None) -> tuple[Any, Counter[str]]:

@@ -18,9 +18,6 @@ class ClassificationFormat(PromptFormat):
         """Return the labels that an example may have."""
         return self.task.labels
 
-    def get_fields(self, example: Any) -> dict[str, str]:
-        return {"text": example.text, "pair": example.pair or ""}
-
     def schema(self, example: Any) -> Schema:
         return object_schema(label={"type": "string", "enum": list(self.labels_for(example))})
 

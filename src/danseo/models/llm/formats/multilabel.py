@@ -13,9 +13,6 @@ class MultilabelFormat(PromptFormat):
     optional_fields: ClassVar[tuple[str, ...]] = ("pair", "pair_json")
     reply_tokens: ClassVar[int] = 256
 
-    def get_fields(self, example: Any) -> dict[str, str]:
-        return {"text": example.text, "pair": example.pair or ""}
-
     def schema(self, example: Any) -> Schema:
         item = {"type": "string", "enum": list(self.task.labels)}
         return object_schema(labels={"type": "array", "items": item, "maxItems": len(self.task.labels)})

@@ -23,10 +23,7 @@ class ParsingFormat(PromptFormat):
 
     def schema(self, example: ParseExample) -> Schema:
         count = len(example.words)
-        pair = [
-            {"type": "integer", "minimum": 0, "maximum": count},
-            {"type": "string", "enum": list(self.task.labels)},
-        ]
+        pair = [{"type": "integer", "minimum": 0, "maximum": count}, {"type": "string", "enum": list(self.task.labels)}]
         item = {"type": "array", "prefixItems": pair, "items": False, "minItems": 2, "maxItems": 2}
         return object_schema(words={"type": "array", "items": item, "minItems": count, "maxItems": count})
 

@@ -37,7 +37,7 @@ class RegressionFormat(PromptFormat):
         return fill_template(self.template.system, values)
 
     def get_fields(self, example: TextExample) -> dict[str, str]:
-        return {"text": example.text, "pair": example.pair or "", "low": f"{self.low:g}", "high": f"{self.high:g}"}
+        return {**super().get_fields(example), "low": f"{self.low:g}", "high": f"{self.high:g}"}
 
     def schema(self, example: Any) -> Schema:
         unit = 10**self.digits

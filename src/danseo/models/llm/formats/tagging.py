@@ -57,9 +57,6 @@ class TaggingFormat(PromptFormat):
     def label_names(self) -> tuple[str, ...]:
         return get_entity_types(self.task.labels)
 
-    def get_fields(self, example: TextExample) -> dict[str, str]:
-        return {"text": example.text}
-
     def schema(self, example: Any) -> Schema | None:
         if self.config.output_format != "json":
             return None
