@@ -17,7 +17,7 @@ from danseo.records import (
     TextExample,
 )
 from danseo.scoring.score import NAMES, baseline, score
-from danseo.scoring.tables import find_skipped_metrics, score_file
+from danseo.scoring.tables import find_skipped_metrics
 from danseo.tasks import TASKS
 
 PAIR = "가온 서울", Entity("가온", 0, 2, "ORG"), Entity("서울", 3, 5, "LOC")
@@ -139,12 +139,6 @@ def test_legal_but_odd_answers(name, answer, expected, read):
     assert score(TASKS[name], EXAMPLES[name][:1], [prediction], rounds=0)
 
 
-def test_repeated_slot_value_counts_once(read):
-    once, twice = (read("wos", record("a", ["식당-이름-가온"] * times), record("b", [])) for times in (1, 2))
-    scores = [score(TASKS["wos"], EXAMPLES["wos"], predictions, rounds=0) for predictions in (once, twice)]
-    assert [s.value for s in scores[0]] == [s.value for s in scores[1]] == [100, 100, 100]
-
-
 def test_relations_need_probabilities_unless_auprc_is_skipped(read, read_error):
     probabilities = {"org:members": 0.75, "no_relation": 0.25}
     lines = record("b", "no_relation", probabilities=probabilities), record("a", "org:members")
@@ -216,21 +210,3 @@ def test_written_predictions_are_read_back(name, model, sample, tmp_path):
     write_predictions(tmp_path / "p.jsonl", reversed(predictions))
     assert read_predictions(tmp_path / "p.jsonl", task, examples) == predictions
     assert "\\u" not in (tmp_path / "p.jsonl").read_text()
-
-
-def test_partial_scores_are_marked(sample, tmp_path):
-    task = TASKS["nli"]
-    gold = sample / task.folder / task.file("dev")
-    examples = task.read(gold)
-    write_predictions(tmp_path / "p.jsonl", baseline("oracle", task, examples)[:5])
-    result = score_file(task, examples, gold, tmp_path / "p.jsonl", partial=True, rounds=0)
-    assert (result.n, result.is_partial) == (5, True)
-    assert "PARTIAL: 5 of" in result.tables()[0].note
-
-
-def test_skip_names_metrics():
-    assert find_skipped_metrics(TASKS["nli"], ["macro_f1"]) == ["nli/macro_f1@plain-1"]
-    assert find_skipped_metrics(TASKS["nli"], ["nli/macro_f1@plain-1"]) == ["nli/macro_f1@plain-1"]
-    for names, message in ((["auprc"], "no such metric"), (["macro_f1", "accuracy"], "leaves no metric")):
-        with pytest.raises(DanseoError, match=message):
-            find_skipped_metrics(TASKS["nli"], names)

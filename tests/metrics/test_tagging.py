@@ -29,7 +29,6 @@ from danseo.metrics.tagging import (
     list_entities,
     official_character_f1,
     sentence_accuracy,
-    tag_index,
     tag_macro_f1,
     token_length_f1,
     token_type_f1,
@@ -190,12 +189,6 @@ def test_type_names_of_any_length(pair):
     renamed = ([[tag[:2] + names[tag[2:]] if tag != "O" else tag for tag in row] for row in rows] for rows in pair)
     expected = entity_f1(*renamed, TYPES)
     assert entity_f1(*pair, ("PER", "A")) == pytest.approx(expected, nan_ok=True)
-
-
-@given(st.lists(st.lists(st.sampled_from(LABELS), max_size=8), max_size=8))
-def test_tags_become_their_numbers(rows):
-    index = tag_index(TYPES)
-    assert encode_tags(rows, TYPES).tolist() == [index[tag] for row in rows for tag in row]
 
 
 @pytest.mark.parametrize("tag", ["", "X", "OX", "PS", "-PS", "B-", "B-PSX", "B-XX", "E-PS", "b-ps", "B-장소", "\ud800"])
