@@ -96,14 +96,6 @@ def test_tasks_as_json(invoke: Run, sample: Path) -> None:
     assert Path(invoke("tasks", "nli", "--data", "sample", "--json").json["files"]["dev"]).is_relative_to(SAMPLE)
 
 
-def test_one_task(invoke: Run) -> None:
-    result = invoke("tasks", "Ner")
-    assert result.code == 0
-    for text in ("named entity recognition", "B-PS, I-PS", "ner/char_f1@paper-1"):
-        assert text in result.out
-    assert invoke("tasks", "ner", "--json").json["labels"][-1] == "O"
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: str, invoke: Run) -> None:
     result = invoke("completion", shell)
@@ -335,13 +327,6 @@ def test_compare_fails_if_a_system_is_significantly_worse(invoke: Run, three: li
         assert result.code == code
         assert line in result.err
         assert invoke("compare", "nli", "dev", *files, *options, "--json").json["n"] == 140
-
-
-def test_compare_table(invoke: Run, three: list[Path], sample: Path) -> None:
-    result = invoke("compare", "nli", "dev", *three, "--data", sample, "--resamples", 200)
-    assert (result.code, result.err) == (0, "")
-    for text in ("good − weak", "p (Holm)", "detectable", "n = 140"):
-        assert text in result.out
 
 
 def test_compare_shows_the_headline_and_all_only_when_asked(

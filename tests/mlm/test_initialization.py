@@ -3,7 +3,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from danseo.mlm.initialization import compute_cooccurrence_vectors, compute_mutual_information
+from danseo.mlm.initialization import compute_cooccurrence_vectors
 
 SPECIAL, VOCABULARY, WIDTH = (0, 1), 40, 8
 UNSEEN = VOCABULARY - 1
@@ -30,11 +30,3 @@ def test_vectors_are_repeatable_and_exist_for_unseen_tokens():
     assert np.array_equal(first, again)
     for row in (*SPECIAL, UNSEEN):
         assert 0.3 < np.linalg.norm(first[row]) < 3
-
-
-def test_mutual_information_is_positive_and_ignores_special_tokens():
-    found = compute_mutual_information(two_topics(), SPECIAL, VOCABULARY).toarray()
-    assert found.min() >= 0
-    assert not found[list(SPECIAL)].any()
-    assert not found[:, list(SPECIAL)].any()
-    assert found[2:20, 2:20].mean() > 2 * found[2:20, 20:38].mean()  # which meet only across the end of a sentence

@@ -63,10 +63,6 @@ def test_size_is_kept_and_every_syllable_has_both_forms():
         assert {letter, f"##{letter}"} <= set(tokens)
 
 
-def test_small_vocabulary_holds_only_letters():
-    assert all(len(token.removeprefix("##")) == 1 for token in train_morpheme_tokens(SENTENCES, 20))
-
-
 def test_tokens_are_cached_per_text(tmp_path, monkeypatch):
     monkeypatch.setenv("DANSEO_CACHE", str(tmp_path))
     notes: list[str] = []

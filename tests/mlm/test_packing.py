@@ -1,5 +1,3 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -125,23 +123,6 @@ def test_splits_share_no_document(tokenizers, tmp_path, text_file):
     assert facts["train"].documents + facts["held_out"].documents == len(documents)
     rows = {split: {tuple(row.ids) for row in PackedRows(tmp_path / "p" / split)} for split in ("train", "held_out")}
     assert not rows["train"] & rows["held_out"]
-
-
-def test_memory_does_not_grow_with_the_text(tokenizers, tmp_path, text_file):
-    config = update_config(PretrainConfig(), {"seq_len": 64, "held_out_ratio": 0.1})
-    peaks = []
-    some = "\n\n".join(text_file.read_text("utf-8").split("\n\n")[:40])
-    for copies in (7, 21):  # more than is tokenised at a time
-        many = tmp_path / f"{copies}.txt"
-        many.write_text((some + "\n\n") * copies, "utf-8")
-        tracemalloc.start()
-        pack_texts(tmp_path / f"p{copies}", [many], tokenizers["bert"], config)
-        rows = PackedRows(tmp_path / f"p{copies}" / "train")
-        for index in range(0, len(rows), 7):
-            assert len(rows[index])
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.25 * peaks[0], peaks
 
 
 def test_text_without_held_out_documents_gives_one_line(tmp_path):

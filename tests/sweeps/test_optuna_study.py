@@ -20,8 +20,14 @@ def test_an_unusable_storage_is_one_line(tmp_path):
         assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("storage", ["sqlite:///{}/study.db", "{}/deep/study.journal"])
-@pytest.mark.parametrize(("sampler", "pruner"), [("tpe", "median"), ("random", "halving"), ("qmc", "hyperband")])
+@pytest.mark.parametrize(
+    ("storage", "sampler", "pruner"),
+    [
+        ("sqlite:///{}/study.db", "tpe", "median"),
+        ("{}/deep/study.journal", "random", "halving"),
+        ("{}/deep/study.journal", "qmc", "hyperband"),
+    ],
+)
 def test_a_study_resumes_in_any_storage(tmp_path, storage, sampler, pruner):
     spec = replace(SPEC, storage=storage.format(tmp_path), sampler=sampler, pruner=pruner)
     study, space = open_study(spec), {"x": load_optuna().distributions.FloatDistribution(0, 1)}

@@ -16,7 +16,6 @@ import pytest
 
 from danseo.config.base import update_config
 from danseo.config.run import RunConfig
-from danseo.display.progress import format_duration
 from danseo.errors import DanseoError
 from danseo.files import write_atomically
 from danseo.runs.index import Record, read_record
@@ -126,19 +125,6 @@ def test_the_steps_of_a_run_show_what_is_left(make_display):
     assert display.seconds_left_of(entry) == pytest.approx(75, abs=2), "a partial file is ignored"
 
 
-@pytest.mark.parametrize(
-    ("started", "total", "progress", "left"),
-    [
-        (30, 80.1, (20, 20.0, 10.0), 70),  # 80 s were left ten seconds ago
-        (10, 100.0, (50, 40.0, 500.0), 50),  # resumes after a kill: 40 s of training, 20 s of start, 10 of them over
-    ],
-)
-def test_time_since_the_last_record_counts(started, total, progress, left, make_display):
-    display, entry = make_display(started, 80.0, total)
-    write_progress(display, entry, *progress)
-    assert display.seconds_left_of(entry) == pytest.approx(left, abs=2)
-
-
 def test_running_runs_correct_a_guess(make_display):
     display, entry = make_display(60)
     assert "(a guess)" in display.eta()
@@ -161,11 +147,6 @@ def test_without_a_terminal_there_is_a_line_now_and_then(make_display, capsys, m
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("1 running, 1 queued; ETA")
     assert line.endswith(f"{entry.name} 40 %")
-
-
-@pytest.mark.parametrize(("seconds", "shown"), [(3, "3 s"), (125, "2 min 05 s"), (7260, "2 h 01 min")])
-def test_clock_time(seconds, shown):
-    assert format_duration(seconds) == shown
 
 
 def test_a_terminal_gets_a_live_table(little, tmp_path):

@@ -175,29 +175,6 @@ def test_a_study_of_other_settings_is_refused(tmp_path, options):
     assert len(read_starts(tmp_path)) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("[space]", "no settings to choose"),
-        ("learning_rat = [1]", "did you mean train.learning_rate"),
-        ("learning_rate = {low = 2, high = 1}", "should be a number below high"),
-        ("lr_scheduler_type = {low = 1, high = 2}", "is no number"),
-        ("learning_rate = [", "not valid TOML"),
-    ],
-)
-def test_a_bad_space_is_one_line(tmp_path, options, text, complaint):
-    (tmp_path / "space.toml").write_text(text, "utf-8")
-    with pytest.raises(DanseoError, match=complaint) as caught:
-        tune(FakeTarget(tmp_path), options())
-    assert str(caught.value).startswith(str(tmp_path / "space.toml"))
-
-
-def test_a_study_is_a_file_beside_its_runs(tmp_path, options):
-    study = tune(FakeTarget(tmp_path), options(trials=1))
-    assert (tmp_path / f"{study.spec.name}.study").is_file()
-    assert not (tmp_path / ".locks").exists()
-
-
 def work(folder, options, seconds):
     tune(FakeTarget(folder, seconds=seconds), options)
 

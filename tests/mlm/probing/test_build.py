@@ -18,7 +18,6 @@ from danseo.mlm.probing.repeated_nouns import (
     choose_split,
     collect_repeated_nouns,
     find_repeated_nouns,
-    parse_quotas,
 )
 from danseo.text.documents import Document, hash_text, read_documents, split_passages
 from danseo.text.morphology import KiwiAnalyser, Noun
@@ -138,12 +137,6 @@ def test_items_per_document_are_limited(tmp_path):
     assert max(counts) == 12
 
 
-def test_quotas_are_parsed():
-    assert parse_quotas(["kowiki=800"]) == {"kowiki": 800}
-    with pytest.raises(DataError, match="SOURCE=N"):
-        parse_quotas(["kowiki"])
-
-
 def test_lambada_masks_the_last_mention(golden):
     for case in golden["lambada_mask"]["cases"]:
         whole, (start, end) = find_gap(case["text"], case["answer"])
@@ -175,14 +168,6 @@ def test_hub_is_not_contacted_offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(NetworkError, match="HF_HUB_OFFLINE"):
         fetch_lambada()
-
-
-def test_overlap_finds_shared_ngrams():
-    items = read_bundled_items("dev")[:20]
-    overlap = OverlapCounter(items)
-    assert overlap.match(f"앞말 {items[0].text} 뒷말")
-    assert not overlap.match("아무 상관이 없는 글이다")
-    assert overlap.met.tolist() == [item.text == items[0].text for item in items]
 
 
 def test_documents_of_all_file_formats(tmp_path):
@@ -238,13 +223,6 @@ def test_bundled_set_is_built_from_its_text(tmp_path):
     assert {split: hash_items(found) for split, found in made.items.items()} == {
         split: hash_items(read_bundled_items(split)) for split in ("dev", "test")
     }
-
-
-def test_analyser_finds_nouns():
-    pytest.importorskip("kiwipiepy", reason="the extra ko is not installed")
-    first, second = KiwiAnalyser().find_nouns(iter(["나는 정부를 믿는다.", ""]))
-    assert [tuple(noun) for noun in first] == [("나", "NP", 0, 1), ("정부", "NNG", 3, 5)]
-    assert second == []
 
 
 def test_klue_texts_are_sources_of_their_own(sample, tmp_path):

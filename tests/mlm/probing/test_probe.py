@@ -1,6 +1,5 @@
 """Probes of a model: windows, logits at the mask, choice, scores, and models that cannot be probed."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +16,9 @@ from danseo.mlm.probing.probe import (
     make_choice,
     predict_gaps,
     probe_model,
-    rank_target,
 )
 from danseo.mlm.probing.score import build_noun_mask, decode_vocabulary
-from danseo.mlm.probing.windows import WindowBuilder, WordTokenizer, fit_context, name_bucket, remove_mentions
+from danseo.mlm.probing.windows import WindowBuilder, WordTokenizer, remove_mentions
 from danseo.models.mlm.masked_model import MaskedModel
 from danseo.models.mlm.positions import choose_length
 from danseo.models.new_encoder import EncoderSize, make_encoder
@@ -77,27 +75,11 @@ def test_windows_are_centred_and_full(pair):
     assert early.distance <= 2
 
 
-def test_context_is_shared_between_both_sides():
-    assert fit_context(100, 100, 31) == (15, 15)
-    assert fit_context(3, 100, 31) == (3, 27)
-    assert fit_context(100, 3, 31) == (27, 3)
-    assert fit_context(2, 2, 31) == (2, 2)
-
-
 def test_special_tokens_in_text_are_text(pair):
     item = item_of("[MASK] 표시는 [SEP] 표시다. 정부는 정부다.", "정부")
     (window,) = WindowBuilder(pair[1], 64).build([item])
     assert window.ids.count(pair[1].mask_token_id) == 1
     assert window.ids.count(pair[1].sep_token_id) == 1
-
-
-def test_filled_window_keeps_its_length(pair):
-    (window,) = WindowBuilder(pair[1], 24).build([item_of("시장은 " * 40 + "정부" + "는 시장" * 40, "정부")])
-    ids, position = window.fill([7, 8, 9])
-    assert len(ids) == 24
-    assert ids[position : position + 3] == (7, 8, 9)
-    assert ids[0] == pair[1].cls_token_id
-    assert ids[-1] == pair[1].sep_token_id
 
 
 def test_spelling_decides_how_the_particle_is_tokenized(pair):
@@ -158,17 +140,6 @@ def test_respelled_items_are_counted(pair):
     assert [result.as_dict()["spelling"] for result in results.values()] == ["natural", "separate"]
 
 
-def test_distances_fall_into_ranges():
-    assert [name_bucket(d) for d in (0, 64, 300, 512, 5000, None)] == [
-        "<64",
-        "64-256",
-        "256-512",
-        "512-1k",
-        ">1k",
-        "none",
-    ]
-
-
 def test_control_has_no_other_mention():
     item = ITEMS[0]
     control = remove_mentions(item)
@@ -212,11 +183,6 @@ def test_pseudo_likelihood_is_the_sum_over_tokens(family):
         with torch.inference_mode():
             total += model(input_ids=torch.tensor([ids])).logits[0, window.position + k].log_softmax(-1)[token].item()
     assert scores["도서관장실"] == pytest.approx(total, abs=1e-3)
-
-
-def test_ranks():
-    scores = {"가": -1.0, "나": -2.0, "다": -math.inf}
-    assert [rank_target(scores, word, ("가", "나", "다")) for word in ("가", "나", "다")] == [1, 2, 3]
 
 
 def test_perfect_model_has_full_scores(pair, monkeypatch):

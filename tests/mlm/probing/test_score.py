@@ -5,7 +5,6 @@ import pytest
 from danseo.mlm.probing.items import ProbeItem
 from danseo.mlm.probing.score import (
     average_scores,
-    clean_token,
     compute_mcnemar_p,
     compute_wilson_interval,
     score_guesses,
@@ -24,17 +23,6 @@ def test_ranked_guesses(golden):
     found = [score_guesses(item["target"], item["candidates"]) for item in items]
     for score in ("strict@1", "strict@5", "lenient@1", "lenient@5"):
         assert sum(each[score] for each in found) / len(items) == expected[score]
-
-
-@pytest.mark.parametrize(
-    ("token", "word"), [("##정부", "정부"), (" 정부 ", "정부"), ("▁정부", "정부"), ("정부", "정부")]
-)
-def test_marks_of_tokens_are_removed(token, word):
-    assert clean_token(token) == word
-
-
-def test_empty_guess_is_no_hit():
-    assert not any(score_guesses("정부", ["", "##"]).values())
 
 
 def test_wilson(golden):

@@ -72,7 +72,7 @@ def test_the_loss_depends_on_replies_alone(made, sample):
 
 
 def test_training_is_saved_and_predicts(small, tmp_path, capsys, monkeypatch):  # noqa: F811
-    settings, activities = config(small, epochs=6), []
+    settings, activities = config(small, epochs=3), []
     monkeypatch.setattr(RunEvents, "work_on", lambda self, activity, total=0: activities.append(activity))
     made = run_experiment(settings, small / "data", tmp_path, quiet=True)
     after = [activity.split()[0] for activity in activities[-6:]]  # everything after the last step has a name

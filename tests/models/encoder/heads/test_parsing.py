@@ -250,11 +250,3 @@ def test_the_last_tag_of_a_word_counts():
     assert encode_last_tags(example) == [1, 17, 20, 35]
     with pytest.raises(DanseoError, match="unknown POS tag 'XX'"):
         encode_last_tags(replace(example, pos=("NNP", "XX", "NNG", "SF")))
-
-
-def test_class_weights_come_from_the_relations(tokenizer, examples):
-    task_head = ParsingHead(TASK, tokenizer, SMALL.model_copy(update={"class_weights": "balanced"}), TrainSettings())
-    task_head.prepare_loss(task_head.encode(examples, with_gold=True))
-    counts = {label: sum(r == label for e in examples for _, r in e.gold) for label in TASK.labels}
-    rare, common = (pick((n, label) for label, n in counts.items() if n)[1] for pick in (min, max))
-    assert task_head.class_weights[TASK.labels.index(rare)] > task_head.class_weights[TASK.labels.index(common)]

@@ -11,7 +11,7 @@ from danseo.data.prediction_file import read_predictions, write_predictions
 from danseo.errors import DanseoError
 from danseo.models.encoder.heads.base import log_softmax
 from danseo.models.encoder.heads.entity_markers import between_markers, marker_order
-from danseo.models.encoder.heads.entity_windows import MarkedSentence, truncate_sentence, two_windows, window
+from danseo.models.encoder.heads.entity_windows import MarkedSentence, truncate_sentence
 from danseo.models.encoder.heads.relation import RelationHead
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.models.new_encoder import EncoderSize, train_tokenizer
@@ -153,27 +153,6 @@ def test_spans_at_the_end_equal_nested_overlapping_and_adjacent(toy, subject, ob
     check_markers(toy, [record])
     words = tokens_of(toy, record).replace(" ##", "").replace("##", "").replace(" ", "")
     assert words == f"[CLS]{marked}[SEP]".replace(" ", "")
-
-
-@pytest.mark.parametrize(
-    ("length", "both", "budget", "expected"),
-    [
-        (40, (5, 20), 60, (0, 40)),
-        (100, (40, 60), 50, (25, 75)),
-        (100, (0, 10), 50, (0, 50)),
-        (100, (95, 100), 50, (50, 100)),
-        (100, (3, 9), 20, (0, 20)),
-        (300, (10, 290), 100, None),
-    ],
-)
-def test_window(length, both, budget, expected):
-    assert window(length, both, budget) == expected
-
-
-def test_two_windows():
-    assert two_windows(300, (10, 14), (285, 290), 100) == ((0, 50), (251, 300))
-    assert two_windows(300, (10, 90), (285, 290), 100) == ((10, 90), (278, 297))  # the first needs more than half
-    assert two_windows(300, (10, 100), (280, 290), 100) is None
 
 
 def test_no_window_loses_a_marker_or_a_piece_that_fits():
