@@ -17,7 +17,6 @@ from typing import Any
 import click
 import pytest
 
-from danseo import __version__
 from danseo.cli import cli
 from danseo.data.prediction_file import write_predictions
 from danseo.data.sample import SAMPLE
@@ -521,10 +520,6 @@ def test_every_command_and_option_has_a_help_text() -> None:
         assert all(each.param_type_name == "argument" or each.help for each in command.params), command.name
         commands += getattr(command, "commands", {}).values()
     assert len(commands) > 30
-
-
-def test_version(invoke: Run) -> None:
-    assert invoke("--version").out == f"danseo, version {__version__}\n"
 
 
 def test_interrupt(system: Callable[..., Path], sample: Path) -> None:

@@ -128,12 +128,6 @@ def test_hints_fit_the_command(command: str, complaint: str, invoke: Run, tmp_pa
     assert complaint in result.complaint
 
 
-def test_tasks_name_ways_to_get_data(invoke: Run, sample: Path) -> None:
-    for command in (("tasks",), ("tasks", "ner")):
-        assert "`danseo data get`" in invoke(*command).out
-        assert "danseo data get" not in invoke(*command, "--data", sample).out
-
-
 def test_pages_are_listed_and_printed(invoke: Run) -> None:
     docs = ROOT / "docs"
     names = {path.relative_to(docs).with_suffix("").as_posix() for path in docs.rglob("*.md")}

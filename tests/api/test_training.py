@@ -1,6 +1,5 @@
 """Settings of a command: an option beats --set, which beats --config, which beats the recipe; conflicts are errors."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,12 +130,3 @@ def test_tuning(option: list[str], tmp_path: Path) -> None:
     command = ["tune", "train", "ynat", "-m", "majority", "--space", str(tmp_path / "space.toml"), "--data", "sample"]
     result = CliRunner().invoke(cli, [*command, *option])
     assert "train.epochs is given on the command line, and searched for" in str(result.exception)
-
-
-def test_settings_lists_the_values_of_a_run(file: Path, recipe: str) -> None:
-    result = CliRunner().invoke(
-        cli, ["settings", "ner", "--recipe", recipe, "--config", str(file), "--set", "epochs=4", "--json"]
-    )
-    rows = {row[0]: row[1] for row in json.loads(result.stdout)["rows"]}
-    assert (rows["train.epochs"], rows["train.batch_size"], rows["train.warmup_ratio"]) == ("4.0", "5", "0.6")
-    assert "run_type" not in rows

@@ -56,12 +56,6 @@ def test_every_setting_has_a_help_text():
         assert setting_help(name, RunConfig).endswith("."), name
 
 
-def test_few_settings_share_their_last_name():
-    short = [path.split(".")[-1] for path in list_settings(RunConfig)]
-    shared = {"lora_rank", "lora_alpha", "lora_dropout", "label_names"}
-    assert {name for name in short if short.count(name) > 1} == shared
-
-
 @pytest.mark.parametrize(
     ("key", "hint"),
     [

@@ -1,10 +1,7 @@
 """KLUE from a stub Hub: its parquet files give the official examples; a failed download is one line."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -434,27 +431,3 @@ def test_server_that_never_answers(tmp_path, monkeypatch):
         silent.listen()
         set_endpoint(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert "cannot be reached" in download_error(tmp_path)
-
-
-PROGRAM = """
-import sys; from pathlib import Path
-from danseo.errors import DanseoError; from danseo.data.download import get_files; from danseo.tasks import TASKS
-assert "huggingface_hub" not in sys.modules
-try:
-    print(len(get_files([TASKS["sts"]], "hub", Path(sys.argv[1]), lambda line: None)))
-except DanseoError as error:
-    sys.exit(f"{type(error).__name__} {error}")
-"""
-
-
-@pytest.mark.parametrize("offline", ["0", "1"])
-def test_environment_of_a_new_process(offline, hub, tmp_path):
-    environment = {**os.environ, "HF_HUB_OFFLINE": offline, "HF_HOME": str(tmp_path / "hf")}
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "data")]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if offline == "1":
-        assert result.stderr.startswith("NetworkError HF_HUB_OFFLINE is set")
-        assert hub.requests == []
-    else:
-        assert (result.stdout, result.stderr) == ("2\n", "")
-        assert not (tmp_path / "hf").exists()

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from danseo.data.prediction_file import read_predictions, write_predictions
-from danseo.errors import DanseoError, PredictionError
+from danseo.errors import PredictionError
 from danseo.records import (
     DialogueExample,
     Entity,
@@ -81,13 +81,6 @@ NO_RECORD = ', line 2: should be {"guid": …, "answer": …}'
 )
 def test_bad_files(lines, message, read_error):
     assert read_error("ynat", *lines).startswith(message)
-
-
-def test_empty_and_missing_files(tmp_path):
-    (tmp_path / "empty.jsonl").write_text("\n")
-    for name in ("empty.jsonl", "nowhere.jsonl"):
-        with pytest.raises(DanseoError, match=f"{name} is (empty|missing)"):
-            read_predictions(tmp_path / name, TASKS["ynat"], EXAMPLES["ynat"], partial=True)
 
 
 @pytest.mark.parametrize(
@@ -166,18 +159,6 @@ def test_relations_need_probabilities_unless_auprc_is_skipped(read, read_error):
 def test_wrong_probabilities(name, probabilities, message, read_error):
     answer = {"re": "org:members", "ynat": "사회", "mrc": ""}[name]
     assert message in read_error(name, record("a", answer, probabilities=probabilities))
-
-
-@pytest.mark.parametrize(
-    ("name", "answer", "probabilities"),
-    [
-        ("ynat", "사회", {"사회": 1 + 1e-7, "정치": 0}),  # rounding
-        ("ner", ["B-PS", "I-PS"], [{"B-PS": 0.9, "O": 0.1}, {"I-PS": 1.0}]),
-    ],
-)
-def test_probabilities_are_kept(name, answer, probabilities, read):
-    (prediction,) = read(name, record("a", answer, probabilities=probabilities), partial=True)
-    assert prediction.probabilities == probabilities
 
 
 @pytest.mark.parametrize(

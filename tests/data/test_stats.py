@@ -13,12 +13,10 @@ from danseo.data.stats import describe
 from danseo.data.stats.characters import classify_character
 from danseo.data.stats.dialogue_state import get_value, select_last_turns
 from danseo.data.stats.duplicates import CONFLICT, NEAR, SAME
-from danseo.data.stats.labels import cumulative_shares, find_source
 from danseo.data.stats.parsing import count_roots, has_crossing_arcs, has_loop
 from danseo.data.stats.tagging import count_orphans
 from danseo.display.plots.image_files import save_figures
 from danseo.display.table import to_markdown
-from danseo.errors import DanseoError
 from danseo.records import DialogueExample, Entity, ParseExample, QuestionExample, RelationExample, TextExample
 from danseo.tasks import TASKS, get_task
 
@@ -87,20 +85,6 @@ def test_every_task_and_every_choice_of_splits_can_be_described(task, names):
         assert to_markdown(table)
 
 
-@pytest.mark.parametrize("splits", [{}, {"train": []}])
-def test_nothing_to_describe_is_an_error(splits):
-    with pytest.raises(DanseoError, match="no examples of ynat"):
-        describe(get_task("ynat"), splits)
-
-
-def test_guids_of_the_other_split_are_reported():
-    train = [headline(0, "가", "경제"), headline(1, "나", "정치", "dev")]
-    dev = [headline(1, "나", "정치", "dev")]
-    note = describe_table("ynat", "TC", train=train, dev=dev).note
-    assert "1 of the train examples have guids of dev." in note
-    assert "1 guids are in both splits, such as ynat-v1_dev_00001." in note
-
-
 # Labels
 
 
@@ -115,32 +99,6 @@ def test_label_counts_shares_and_ratio():
     assert "Never seen: 사회, 생활문화, 세계, IT과학, 스포츠." in table.note
 
 
-def test_a_label_of_dev_alone_has_no_ratio():
-    splits = {"train": [headline(0, "가", "경제")], "dev": [headline(1, "나", "정치", "dev")]}
-    table = describe_table("ynat", "Labels: the topic", **splits)
-    assert cells(table, "정치", "train", "dev", "dev/train") == [0, 1, None]
-    assert "infinite: only dev has 정치" in table.note
-
-
-def test_share_of_similar_pairs():
-    examples = [pair(k, f"{k}", f"{k}!", score) for k, score in enumerate((2.9, 3.0, 4.5, 0.0))]
-    table = describe_table("sts", "Pairs", train=examples)
-    assert cells(table, "score of 3.0 or more", "train", "train %", "for example") == [2, 50, examples[1].guid]
-
-
-@pytest.mark.parametrize(
-    ("guid", "source"),
-    [
-        ("klue-ner-v1_dev_00000-wikitree", "wikitree"),
-        ("klue-dp-v1_train_00012_airbnb", "airbnb"),
-        ("klue-ner-v1_dev_00000", None),
-        ("wos-v1_dev_00008-0", None),
-    ],
-)
-def test_sources_at_the_end_of_guids(guid, source):
-    assert find_source(TextExample(guid, "가", ())) == source
-
-
 def test_labels_by_source():
     rows = [("neutral", "NSMC"), ("neutral", "NSMC"), ("entailment", "NSMC"), ("entailment", "policy")]
     examples = [pair(k, f"{k}", f"{k}!", gold, source) for k, (gold, source) in enumerate(rows)]
@@ -150,13 +108,6 @@ def test_labels_by_source():
 
 
 # Lengths
-
-
-def test_length_table():
-    examples = [headline(k, "가" * k, "경제") for k in range(1, 101)]
-    rows = describe_table("ynat", "Lengths", train=examples).rows
-    assert rows == [("title", "characters", "train", 50, 90, 95, 99, 100, 50.5)]
-    assert cumulative_shares([1, 1, 3, 8]) == [(1, 50), (3, 75), (8, 100)]
 
 
 # Duplicates
@@ -193,13 +144,6 @@ def test_identical_conflicting_and_nearly_identical_inputs():
     assert guids[SAME, "dev in train"] == ("ynat-v1_dev_00007", "ynat-v1_train_00004")
     assert guids[NEAR, "dev in train"][:2] == ("ynat-v1_dev_00008", "ynat-v1_train_00006")  # the new one first
     assert (CONFLICT, "dev in train") not in guids
-
-
-def test_exchanged_sentences():
-    examples = [pair(0, "가", "나", 1.0), pair(1, "나", "가", 2.0), pair(2, "나", "가", 2.0), pair(3, "다", "다", 5.0)]
-    counts, guids = duplicates("sts", train=examples)
-    assert cells(counts, "pair, sentences exchanged", "train") == [1]
-    assert guids["pair, sentences exchanged", "train"] == (examples[0].guid, examples[1].guid)
 
 
 def test_exchanged_roles_and_shared_sentences():

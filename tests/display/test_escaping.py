@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from danseo.cli import main
-from danseo.display.escaping import say, to_csv, to_json, visible
+from danseo.display.escaping import say, to_csv, to_json
 from danseo.display.progress import TrainingProgress, Waiting
 from danseo.display.table import Best, Strong, Table, format_table, print_tables, to_latex, to_markdown
 from danseo.errors import DanseoError, WorkFailed
@@ -22,12 +22,6 @@ RAW = ("\x1b", "\x07", "\x9b", "\u202e", "\r")
 
 def is_harmless(text: str) -> bool:
     return not any(character in text for character in RAW)
-
-
-def test_what_is_not_printable_is_written_out():
-    assert visible("가나 다\t") == r"가나 다\t"
-    assert visible("가\n\x1b", keep="\n") == "가\nU+001B"
-    assert is_harmless(visible(EVIL))
 
 
 def test_an_error_never_reaches_the_terminal_raw(capsys, tmp_path):

@@ -39,8 +39,3 @@ def test_minus_zero_and_invisible_characters_are_not_shown():
     rows = [(-0.001,), (-0.0,), (0.001,), (0.0,), (-2.5,)]
     assert Table("t", ("difference",), rows).cells() == [(">-0.01",), ("0.00",), ("<0.01",), ("0.00",), ("-2.50",)]
     assert Table("t", ("a",), [("가\u200b\n",)]).cells() == [(r"가U+200B\n",)]
-
-
-def test_a_column_without_a_name_is_no_section():
-    table = Table("checks", ("", "count"), [("one", 1), ("two", 2)])
-    assert table.sections() == [("", table)]

@@ -67,15 +67,6 @@ def test_parts_below_repeat_the_key_columns():
     assert text.count("2001") == text.count("2002") == text.count("seed") > 1
 
 
-def test_rows_with_equal_keys_are_numbered_in_continued_tables():
-    columns = ("model", *(f"metric {k}" for k in range(12)))
-    rows = [("roberta", *(10.5 + k for k in range(12))) for _ in range(2)]
-    parts = printed(Table("t", columns, rows), 60).split("continued")
-    assert len(parts) > 1
-    assert all([line.split()[0] for line in part.splitlines() if "roberta" in line] == ["1", "2"] for part in parts)
-    assert "#" not in printed(Table("t", columns, rows), 200)
-
-
 def test_stars_stand_where_nothing_is_bold():
     table = Table("t", ("a", "n"), [("x", Best(86.11)), ("y", Second(85.0))])
     assert "86.11*" in printed(table, 80)
@@ -87,11 +78,6 @@ def test_empty_columns_are_left_out():
     text = printed(Table("t", ("name", "nothing", "n"), [("a", None, 1), ("b", None, 2)]), 80)
     assert "nothing" not in text
     assert "nothing" in printed(Table("t", ("name", "nothing"), []), 80), "without rows nothing is known to be empty"
-
-
-def test_settings_are_printed_as_typed():
-    cells = Table("t", ("rate",), [(as_typed(5e-5),), (as_typed(0.001),), (as_typed(2024),), (as_typed(True),)]).cells()
-    assert cells == [("5e-05",), ("0.001",), ("2024",), ("yes",)]
 
 
 @pytest.mark.parametrize("width", [12, 20, 40])

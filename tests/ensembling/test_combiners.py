@@ -16,7 +16,6 @@ from danseo.tasktypes.combination import Combiner
 from danseo.tasktypes.decoding.viterbi import compute_character_probabilities
 from danseo.tasktypes.parsing import vote_tree
 from danseo.tasktypes.question_answering import pool_candidates
-from danseo.tasktypes.regression import weighted_median
 from danseo.tasktypes.tagging import arithmetic_mean, geometric_mean
 
 from ..conftest import ROOT
@@ -138,14 +137,6 @@ def test_who_does_not_cover_a_character_has_no_vote():
     nobody, covered = arithmetic_mean([one[1:]], [voting[0][1:]], np.array([1.0]))
     assert not covered.any()
     assert not nobody.any()
-
-
-def test_weighted_median():
-    table = np.array([[1.0, 5.0], [2.0, 1.0], [4.0, 3.0]])
-    assert weighted_median(table, np.full(3, 1 / 3)).tolist() == [2.0, 3.0]
-    assert weighted_median(table[:2], np.array([0.5, 0.5])).tolist() == [1.5, 3.0]
-    assert weighted_median(table, np.array([0.0, 1.0, 0.0])).tolist() == [2.0, 1.0]
-    assert weighted_median(table, np.array([0.2, 0.2, 0.6])).tolist() == [4.0, 3.0]
 
 
 def test_span_probabilities_of_the_same_text_add_up():

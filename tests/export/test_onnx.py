@@ -160,15 +160,6 @@ def test_a_folder_is_used_without_torch(folder: Path, run) -> None:
     assert (second["guid"], second["id"], second["source"]) == ("7", 7, "x")
 
 
-def test_a_folder_is_scored(run, folder: Path, sample: Path) -> None:
-    from danseo.inference.evaluation import evaluate_run
-
-    tables = [evaluate_run(path, "dev", None, str(sample)) for path in (run.path, folder)]
-    assert [s.value for s in tables[0].scores] == [s.value for s in tables[1].scores]
-    with pytest.raises(DanseoError, match="--prior and --type-mask need the run itself"):
-        evaluate_run(folder, "dev", None, str(sample), prior="em")
-
-
 def test_decoders_are_refused_in_one_line(sample: Path, tmp_path: Path) -> None:
     model = Encoder(quick_config("ynat", tiny_decoder(tmp_path, sample, "llama")), TASKS["ynat"], Workers("cpu"))
     with pytest.raises(DanseoError, match="llama"):

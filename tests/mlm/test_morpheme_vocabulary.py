@@ -56,13 +56,6 @@ def test_token_that_crosses_morphemes_is_dropped(monkeypatch):
     assert "다이" in tokens
 
 
-def test_size_is_kept_and_every_syllable_has_both_forms():
-    tokens = train_morpheme_tokens(SENTENCES, 400)
-    assert len(tokens) + len(SPECIALS) <= 400
-    for letter in "한국서울부산는에9zㅋ":
-        assert {letter, f"##{letter}"} <= set(tokens)
-
-
 def test_tokens_are_cached_per_text(tmp_path, monkeypatch):
     monkeypatch.setenv("DANSEO_CACHE", str(tmp_path))
     notes: list[str] = []

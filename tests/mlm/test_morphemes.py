@@ -96,15 +96,6 @@ def test_morphemes_are_masked_completely(name, tokenizers, request):
     assert several > 20, "else nothing could be torn"
 
 
-def test_single_tokens_would_tear_morphemes(tokenizers):
-    """What the test above forbids does happen without whole words, so it can fail."""
-    torn = 0
-    for document, _, marks in encode_documents(documents(), tokenizers["bert"], "morpheme"):
-        positions = set(choose_positions(marks, 0.3, make_step_generator(1, 0, 0), whole=False).tolist())
-        torn += len(find_torn_morphemes(tokenizers["bert"], document.text, positions))
-    assert torn > 5
-
-
 def test_split_unit_ends_at_the_document():
     marks = np.array([SPECIAL, 1, 1, 1, SPECIAL, SPECIAL, CONTINUES, CONTINUES, SPECIAL])
     for step in range(20):

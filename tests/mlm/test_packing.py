@@ -123,9 +123,3 @@ def test_splits_share_no_document(tokenizers, tmp_path, text_file):
     assert facts["train"].documents + facts["held_out"].documents == len(documents)
     rows = {split: {tuple(row.ids) for row in PackedRows(tmp_path / "p" / split)} for split in ("train", "held_out")}
     assert not rows["train"] & rows["held_out"]
-
-
-def test_text_without_held_out_documents_gives_one_line(tmp_path):
-    write_packed(tmp_path / "p", parts([5]), 1000, 64, True)
-    with pytest.raises(DanseoError, match=r"raise text\.held_out"):
-        read_facts(tmp_path / "p")

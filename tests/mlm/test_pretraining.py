@@ -256,16 +256,6 @@ def test_bundled_settings_are_valid_and_names_are_unique():
         assert all(setting_help(name, cls) for name in paths)
 
 
-def test_partial_files_are_removed_when_a_training_resumes(tmp_path):
-    run, config = Run(tmp_path / "run"), PretrainConfig()
-    workers = Workers("cpu")
-    claim_run(run, "pretrain.toml", config, "same", workers, force=False)
-    draft = run.path / ".best.safetensors.1.part"
-    draft.write_bytes(b"half")
-    claim_run(run, "pretrain.toml", config, "same", workers, force=False)
-    assert not draft.exists()
-
-
 def test_locked_folder_is_not_written(text_file, tmp_path):
     out = tmp_path / "out"
     with lock_folder(out), pytest.raises(WorkFailed, match="another process"):

@@ -24,7 +24,7 @@ from danseo.runs.store import PROGRESS
 from danseo.sweeps.plan import Planner, Point
 from danseo.sweeps.progress import SweepProgress
 from danseo.sweeps.queue import Entry, RunQueue
-from danseo.sweeps.runtime_estimate import RuntimeEstimator, read_measured_seconds
+from danseo.sweeps.runtime_estimate import RuntimeEstimator
 
 
 @pytest.fixture
@@ -78,17 +78,6 @@ def test_finished_runs_give_an_estimate(planner, make_point):
     estimator = RuntimeEstimator([], planner, "cpu")
     estimator.learn(finish(point, 30.0), took=45.0)
     assert estimator.seconds(point) == pytest.approx(45)
-
-
-def test_measured_seconds_are_read_from_logs(tmp_path):
-    events = [
-        {"time": 10.0, "run": "a", "state": "running"},
-        {"time": 15.0, "run": "b", "state": "running"},
-        {"time": 40.0, "run": "a", "state": "done", "ending": "done"},
-        {"time": 99.0, "run": "b", "state": "done", "ending": "found"},
-    ]
-    (tmp_path / "x.sweep.jsonl").write_text("\n".join(map(json.dumps, events)) + '\n{"time": 1')
-    assert read_measured_seconds(tmp_path) == {"a": 30.0}
 
 
 @pytest.fixture

@@ -166,15 +166,6 @@ def test_results_are_written_and_the_best_trial_reported_once(tmp_path, options)
     assert sum(document["importance"].values()) == pytest.approx(1)
 
 
-def test_a_study_of_other_settings_is_refused(tmp_path, options):
-    tune(FakeTarget(tmp_path), options(trials=1, study="mine"))
-    other = FakeTarget(tmp_path, config=RunConfig(task="ner", model="another"))
-    with pytest.raises(DanseoError, match="'mine' is about other settings"):
-        tune(other, options(trials=2, study="mine"))
-    tune(other, options(trials=1))
-    assert len(read_starts(tmp_path)) == 2
-
-
 def work(folder, options, seconds):
     tune(FakeTarget(folder, seconds=seconds), options)
 

@@ -59,13 +59,6 @@ def test_groups_have_mean_sample_deviation_and_t_interval(root):
     assert list(from_csv) == list(table.columns)
 
 
-def test_one_seed_has_no_spread(root):
-    rows = rows_of(make_group_table(find_runs(root), ["seed"]))
-    assert [(row["seed"], row["mean"], row["std"], row["n"], row["95 % t-interval"]) for row in rows] == [
-        (seed, score, None, 1, None) for seed, score in SEEDS.items()
-    ]
-
-
 def test_means_hold_only_scores_of_the_same_split(root):
     finish_on_dev(root, seed=4)
     Run(root / "unfinished").start(RunConfig(task="ner", model="klue/roberta-base"))

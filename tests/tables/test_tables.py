@@ -13,7 +13,7 @@ from danseo.errors import DanseoError
 from danseo.runs.index import find_runs, read_record
 from danseo.runs.provenance import answered_whole_dev
 from danseo.runs.store import Run
-from danseo.tables.klue import COLUMNS, PUBLISHED, classify_size, make_klue_tables
+from danseo.tables.klue import PUBLISHED, make_klue_tables
 from danseo.tables.seeds import make_seed_tables
 from danseo.tables.sweep import make_sweep_table
 from danseo.tasks import TASKS
@@ -201,12 +201,6 @@ def test_the_variant_is_picked_on_the_select_half(tmp_path):
     finished(tmp_path, "a", "ner", ner(90, 90), learning_rate=1e-5, facts={"select_score": 70.0})
     finished(tmp_path, "b", "ner", ner(80, 90), learning_rate=2e-5, facts={"select_score": 75.0})
     assert rows_of(make_klue_tables(find_runs(tmp_path), in_one=True)[0])[0]["NER ent"] == 80.0
-
-
-def test_the_columns_of_the_klue_table_are_metrics_of_the_tasks():
-    assert set(COLUMNS.values()) <= {id_ for task in TASKS.values() for id_ in task.metrics}
-    assert [classify_size(n) for n in (0, 6.8e7, 1.1e8, 3.4e8)] == ["–", "small", "base", "large"]
-    assert TASKS["dp"].table_metrics[:2] == ["dp/uas@official-1", "dp/las@official-1"]
 
 
 def test_latex_is_escaped():

@@ -62,12 +62,6 @@ def test_normal_forms_give_the_same_text_and_cover_the_original(text):
         assert "".join(original[start:end] for start, end in spans) == original
 
 
-def test_inserted_spaces_cover_nothing():
-    result = normalize_text(decompose("가[SEP]나")).insert_spaces([2])
-    assert result.text == "가[ SEP]나"
-    assert result.to_original([(0, 1), (1, 2), (2, 3), (3, 6), (7, 8)]) == [(0, 2), (2, 3), (3, 3), (3, 6), (7, 9)]
-
-
 # Tokenizers
 
 

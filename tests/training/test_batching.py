@@ -42,10 +42,6 @@ def test_packed_batches_count_tokens_without_padding(tokens):
     assert len(parts) <= len(make_token_batches(range(300), SKEWED, tokens))
 
 
-def test_an_input_beyond_the_budget_goes_alone():
-    assert make_token_batches([0, 1, 2], [500, 3, 3], 100) == [[0], [1, 2]]
-
-
 def test_padding_can_be_limited():
     assert make_token_batches(range(5), [9, 9, 8, 3, 2], 1000) == [[0, 1, 2, 3, 4]]
     assert make_token_batches(range(5), [9, 9, 8, 3, 2], 1000, 3) == [[0, 1, 2], [3, 4]]

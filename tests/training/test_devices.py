@@ -17,7 +17,7 @@ from danseo.training.determinism import configure_torch
 from danseo.training.optimizers import make_optimizer
 from danseo.training.precision import ComputeConfig, read_compute_config, select_compute_config
 from danseo.training.trainer import Trainer
-from danseo.training.training_loop import BatchPlan, Engine, compute_outputs, train_steps
+from danseo.training.training_loop import BatchPlan, Engine, train_steps
 from tests.tiny import Watch
 from tests.training.test_precision import fake
 
@@ -102,26 +102,6 @@ class Order:
             engine, "forward", lambda *given, **named: self.seen.append("told") or forward(*given, **named)
         )
         monkeypatch.setattr(engine.objective, "unpack", lambda *given: self.seen.append("read") or unpack(*given))
-
-
-def test_a_part_that_does_not_fit_is_halved_while_another_is_out(prepared, monkeypatch):
-    model = prepared("ynat")
-    engine = engine_of(model, ComputeConfig("fp32", "eager"))
-    whole = compute_outputs(engine, model.train_features)
-    engine.reads_at_once, forward, calls = False, engine.forward, []
-
-    def short(features, with_gold):
-        calls.append(len(features))
-        if len(calls) == 2:
-            raise torch.OutOfMemoryError
-        return forward(features, with_gold)
-
-    engine.max_tokens = 2 * max(map(len, model.train_features))
-    monkeypatch.setattr(engine, "forward", short)
-    again = compute_outputs(engine, model.train_features)
-    assert len(calls) > 3
-    for one, other in zip(whole, again, strict=True):
-        assert all(one[name] == pytest.approx(other[name], abs=1e-5) for name in one)
 
 
 # FlashAttention

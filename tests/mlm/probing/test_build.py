@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from danseo.errors import DataError, NetworkError
+from danseo.errors import DataError
 from danseo.mlm.overlap import OverlapCounter
 from danseo.mlm.probing import items as items_module
-from danseo.mlm.probing.build import build_sets, fetch_lambada, find_gap
+from danseo.mlm.probing.build import build_sets, find_gap
 from danseo.mlm.probing.items import hash_items, read_bundled_items, read_items, write_items
 from danseo.mlm.probing.repeated_nouns import (
     BuildOptions,
@@ -162,12 +162,6 @@ def test_rows_without_a_gap_are_dropped_and_counted(tmp_path, text):
     assert lambada
     assert all(item.given == ("정부",) for item in lambada)
     assert all(item.baselines["unigram"] for item in back)
-
-
-def test_hub_is_not_contacted_offline(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(NetworkError, match="HF_HUB_OFFLINE"):
-        fetch_lambada()
 
 
 def test_documents_of_all_file_formats(tmp_path):

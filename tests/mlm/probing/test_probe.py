@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig
@@ -17,8 +16,7 @@ from danseo.mlm.probing.probe import (
     predict_gaps,
     probe_model,
 )
-from danseo.mlm.probing.score import build_noun_mask, decode_vocabulary
-from danseo.mlm.probing.windows import WindowBuilder, WordTokenizer, remove_mentions
+from danseo.mlm.probing.windows import WindowBuilder, WordTokenizer
 from danseo.models.mlm.masked_model import MaskedModel
 from danseo.models.mlm.positions import choose_length
 from danseo.models.new_encoder import EncoderSize, make_encoder
@@ -140,13 +138,6 @@ def test_respelled_items_are_counted(pair):
     assert [result.as_dict()["spelling"] for result in results.values()] == ["natural", "separate"]
 
 
-def test_control_has_no_other_mention():
-    item = ITEMS[0]
-    control = remove_mentions(item)
-    assert control.text.count(item.target) == 1
-    assert control.text[slice(*control.span)] == item.target
-
-
 def test_lengths_follow_the_architecture(golden, pair):
     want = golden["roberta_positions"]
     roberta = AutoConfig.for_model("roberta", max_position_embeddings=514, pad_token_id=want["padding_idx"])
@@ -249,20 +240,6 @@ def test_greedy_filling_is_left_to_right(pair):
     assert predict_gaps(masked, [GapQuery(ids, position + 1, top=1)])[0].top == [fill[1]]
 
 
-def test_noun_filter_is_cached(pair, tmp_path):
-    tokenizer = pair[1]
-    words = decode_vocabulary(tokenizer)
-    first = build_noun_mask(tokenizer, words, FakeAnalyser(), tmp_path)
-
-    class Silent(FakeAnalyser):
-        def find_nouns(self, texts):
-            raise AssertionError("not cached")
-
-    assert np.array_equal(build_noun_mask(tokenizer, words, Silent(), tmp_path), first)
-    assert first.any()
-    assert not first[tokenizer.all_special_ids].any()
-
-
 def test_models_that_cannot_be_probed_give_one_line(tmp_path, pair):
     make_encoder(tmp_path / "headless", ["정부는 정책을 냈다."] * 5, size=EncoderSize(1, 8, 1, 100, 32))
     folder = save_pair(tmp_path / "pickled", pair)
@@ -273,14 +250,6 @@ def test_models_that_cannot_be_probed_give_one_line(tmp_path, pair):
             MaskedModel.load(str(tmp_path / name), "cpu", "fp32")
     with pytest.raises(DanseoError, match="no probe items"):
         probe_model(MaskedModel(*pair), [])
-
-
-def test_training_mode_is_restored(pair):
-    model, tokenizer = pair
-    model.train()
-    probe_model(MaskedModel(model, tokenizer), ITEMS[:2], ProbeOptions(quick=True), FakeAnalyser())
-    assert model.training
-    model.eval()
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_logged(monkeypatch):

@@ -3,11 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from danseo.display.table import to_markdown
-from danseo.errors import DanseoError
-from danseo.mlm.probing.evaluation import ProbeJob, run_probe
 from danseo.mlm.probing.results import (
     SUMMARY,
     find_best,
@@ -47,17 +42,6 @@ def test_only_partial_files_of_results_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
 
 
-def test_the_command_removes_partial_files_first(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint-1").mkdir()
-    (tmp_path / "checkpoint-1" / "config.json").write_text("{}", "utf-8")
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / ".probe_summary.csv.17.part").write_text("x", "utf-8")
-    with pytest.raises(DanseoError):
-        run_probe(ProbeJob((str(tmp_path),), output=out, reference=tmp_path / "absent.json"), quiet=True)
-    assert not list(out.glob(".*.part"))
-
-
 def test_best_checkpoint_is_named_without_ties():
     rows = [row("a/x", 0.2), row("a/y", 0.2), row("a/z", 0.1)]
     assert make_sweep_table(summary(*rows[1:])).note.endswith("best composite: y")
@@ -67,13 +51,6 @@ def test_best_checkpoint_is_named_without_ties():
     assert "best" not in make_sweep_table(summary(row("a", None), row("b", None))).note
     assert find_best(rows[1:], "composite") == rows[1]
     assert find_best(rows, "composite") is None
-
-
-def test_errors_have_a_column():
-    good = row("a/x")
-    assert "error" not in to_markdown(make_sweep_table(summary(good)))
-    failed = {"checkpoint": "a/y", "step": 3, "status": "failed", "error": "no weights"}
-    assert "| failed: no weights |" in to_markdown(make_sweep_table(summary(good, failed)))
 
 
 def write_series(folder: Path, hits: dict[int, str], **more: Any) -> Path:

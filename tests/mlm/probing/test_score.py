@@ -5,7 +5,6 @@ import pytest
 from danseo.mlm.probing.items import ProbeItem
 from danseo.mlm.probing.score import (
     average_scores,
-    compute_mcnemar_p,
     compute_wilson_interval,
     score_guesses,
 )
@@ -38,11 +37,6 @@ def test_composite(golden):
         assert average_scores((0.4, 0.3, 0.3), values) == pytest.approx(case["score"], abs=1e-6)
     assert average_scores((0.4, 0.3, 0.3), [0.5, 0.5, None]) == pytest.approx(0.5)
     assert average_scores((0.4, 0.3, 0.3), [None] * 3) is None
-
-
-def test_mcnemar_counts_only_differences():
-    assert compute_mcnemar_p([True] * 50, [True] * 50) == 1
-    assert compute_mcnemar_p([False] * 10 + [True] * 90, [True] * 100) == pytest.approx(2 * 0.5**10)
 
 
 def test_coverage(golden):

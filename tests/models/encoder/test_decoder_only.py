@@ -61,14 +61,6 @@ def test_only_bidirectional_pieces_see_those_behind_them(decoders, family: str, 
         assert (change > 1e-4).all() if sight == "bidirectional" else (change < 1e-6).all()
 
 
-@pytest.mark.parametrize("family", DECODERS)
-def test_padding_changes_no_state(decoders, family: str):
-    network, kind = network_of(decoders[family])
-    alone = first_states(network, kind, 10)[1]
-    state = states_of(network, [Features(0, [5, 6, 7, 10], [0] * 4)])[0]
-    assert torch.allclose(alone, state, atol=1e-5)
-
-
 @pytest.mark.parametrize("attention", ["sdpa", PACKED])
 def test_a_sliding_window_reaches_both_ways(decoders, tmp_path: Path, attention):
     folder = tmp_path / "sliding"

@@ -171,16 +171,6 @@ def test_grouped_attention_copies_no_keys(shared, monkeypatch):
     assert seen == [shared]
 
 
-def test_states_are_contiguous_for_the_vocabulary(folders, sample):
-    """Else a table that does not learn, as below adapters, is copied for every row."""
-    model, seen = prompted(folders["gemma3_text"], "ynat"), []
-    output = model.backend.model.requires_grad_(False).get_output_embeddings()
-    output.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].is_contiguous()))
-    model.prompt(read_split(sample, "ynat", "dev", 3))
-    assert seen
-    assert all(seen)
-
-
 def test_unlikely_tokens_of_a_large_vocabulary_count():
     """Each of them is less than what float32 can add to 1."""
     logits = torch.full((1, 262144), -17.0)

@@ -15,7 +15,7 @@ from danseo.models.llm.formats import make_format
 from danseo.models.llm.prompt_template import load_template, parse_template
 from danseo.models.llm.reply import CLASSES
 from danseo.models.llm.settings import PromptSettings
-from danseo.models.llm.shots import NearestShots, drop_dev_texts, join_texts, sample_shots
+from danseo.models.llm.shots import drop_dev_texts, join_texts, sample_shots
 from danseo.records import Entity, QuestionExample, RelationExample, TextExample
 from danseo.tasks import TASKS
 from tests.tiny import read_split
@@ -265,13 +265,6 @@ def test_shots_come_from_every_label_and_never_from_dev(sample):
     assert shots != sample_shots(usable, 7, 2, lambda example: example.gold)
     with pytest.raises(DanseoError, match="only 7"):
         sample_shots(shots, 8, 1, lambda example: example.gold)
-
-
-def test_the_nearest_shot_comes_last(sample):
-    train = read_split(sample, "nli", "train", 50)
-    (found,) = NearestShots(train).find([replace(train[9], guid="x")], 3)
-    assert len(found) == 3
-    assert join_texts(found[-1]) == join_texts(train[9])
 
 
 # Templates

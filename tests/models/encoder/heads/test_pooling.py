@@ -1,7 +1,6 @@
 """Pairs of texts read by comparing them: encoder.pooling = compare."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,6 @@ from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder.heads.classification import ClassificationHead  # noqa: E402
 from danseo.models.encoder.heads.pooling import CompareHead, PairComparison  # noqa: E402
 from danseo.models.encoder.heads.question_answering import QuestionAnsweringHead  # noqa: E402
-from danseo.models.encoder.heads.regression import RegressionHead  # noqa: E402
 from danseo.models.encoder.network import load_encoder_tokenizer  # noqa: E402
 from danseo.models.encoder.packed_texts import PackedTexts  # noqa: E402
 from danseo.models.registry import load_model  # noqa: E402
@@ -54,15 +52,6 @@ def test_a_piece_stands_beside_the_one_of_the_other_text_that_it_matches():
     first, second = (torch.zeros(1, 8, 1, dtype=torch.bool) for _ in range(2))
     first[:, :4], second[:, 4:] = True, True
     assert torch.allclose(comparison.counterpart(hidden, first, second), hidden, atol=1e-4)
-
-
-def test_a_score_starts_in_the_middle_of_its_scale(encoder):
-    """Else the first steps are spent on the mean, and with them the patience of an adaptive optimiser."""
-    config = quick_config("sts", encoder, pooling="compare")
-    task_head = RegressionHead(TASKS["sts"], load_encoder_tokenizer(config), config.encoder, config.train)
-    assert task_head.build_network_head(
-        SimpleNamespace(config=SimpleNamespace(hidden_size=WIDTH))
-    ).scores.bias.tolist() == [2.5]
 
 
 def test_the_sides_of_a_window_are_the_question_and_a_part_of_the_passage(encoder, sample):

@@ -5,13 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from danseo.models.encoder.heads.question_answering import QuestionAnsweringHead, assign_owners, expand_to_words
-from danseo.models.encoder.network import Network
-from danseo.models.encoder.settings import EncoderSettings
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.records import QuestionExample
@@ -240,23 +237,3 @@ def test_ceiling_of_the_sample(task_head, examples):
     for example, prediction in zip(examples, predictions, strict=True):
         assert (prediction.answer == "") == (not example.gold)
         assert prediction.answer == (example.text[slice(*prediction.span)] if prediction.span else "")
-
-
-def test_a_few_steps_lower_the_loss(task_head, checkpoint, examples):
-    torch.manual_seed(0)
-    task_head.config = EncoderSettings(label_smoothing=0.1)
-    network = Network(AutoModelForQuestionAnswering.from_pretrained(checkpoint, **task_head.head_options()), None)
-    features = task_head.encode(examples, with_gold=True)
-    features = sorted(features, key=len)[:: max(1, len(features) // 6)]
-    batch = network.collate(features, task_head, with_gold=True)
-    optimizer, losses = torch.optim.AdamW(network.parameters(), lr=1e-3), []
-    for _ in range(6):
-        loss, weight = task_head.loss(network(batch), batch)
-        assert weight == len(features)
-        optimizer.zero_grad()
-        (loss / weight).backward()
-        optimizer.step()
-        losses.append(float(loss.detach() / weight))
-    assert losses[-1] < losses[0]
-    outputs = {name: torch.randn(batch["input_ids"].shape) for name in ("start_logits", "end_logits")}
-    assert [len(o["start"]) for o in task_head.unpack(outputs, batch, features)] == [len(f) for f in features]

@@ -8,7 +8,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from danseo.data.prediction_file import read_predictions, write_predictions
-from danseo.errors import DanseoError
 from danseo.models.encoder.heads.base import log_softmax
 from danseo.models.encoder.heads.entity_markers import between_markers, marker_order
 from danseo.models.encoder.heads.entity_windows import MarkedSentence, truncate_sentence
@@ -195,11 +194,6 @@ def test_official_cuts_on_the_right(toy):
     assert len(record) == 10
     assert record.fields["truncated"]
     assert record.fields["markers"] == (1, 3, -1, -1)
-
-
-def test_no_room_for_markers(toy):
-    with pytest.raises(DanseoError, match="max_length 5"):
-        encode(toy, example("비틀즈가 낸 앨범", (0, 3), (7, 9)), max_length=5)
 
 
 def test_real_vocabulary(real_data: Path, tmp_path: Path):
