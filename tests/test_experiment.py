@@ -342,8 +342,7 @@ def fitted(task: str, folder: Path, sample: Path, root: Path, **settings) -> tup
 
 
 @pytest.mark.parametrize(
-    ("family", "task"),
-    [*(("bert", t) for t in TASK_OF_KIND), *((f, t) for f in FAMILIES[1:] for t in ("ynat", "mrc"))],
+    ("family", "task"), [*(("bert", t) for t in TASK_OF_KIND), *((f, t) for f in FAMILIES[1:] for t in ("ynat", "mrc"))]
 )
 def test_every_family_and_every_task_type_is_trained_saved_and_loaded(sample, encoder, tmp_path, family, task):
     model, run, dev = fitted(task, encoder(family), sample, tmp_path)

@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from danseo.data.download import get_files
-from danseo.data.find import (
-    OFFICIAL_SHA256,
-    cache_root,
-    check_files,
-    data_root,
-    find_file,
-    load,
-    require_file,
-)
+from danseo.data.find import OFFICIAL_SHA256, cache_root, check_files, data_root, find_file, load, require_file
 from danseo.errors import DataError
 from danseo.files import content_sha256
 from danseo.tasks import TASKS

@@ -65,10 +65,7 @@ def test_json_is_escaped_and_reads_back():
 def test_csv_has_no_formulas():
     cells = ["=1+1", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", "plain", "-0.5", "1e-3"]
     rows = list(csv.reader(StringIO(to_csv([cells, [-0.5, None, True, "a,b", "a\nb"]]))))
-    assert rows[0] == [
-        *("'=1+1", "'+1+1", "'-2+3", "'@SUM(A1)", "'\t=1", r"\r=1", "' =1"),
-        *("plain", "-0.5", "1e-3"),
-    ]
+    assert rows[0] == [*("'=1+1", "'+1+1", "'-2+3", "'@SUM(A1)", "'\t=1", r"\r=1", "' =1"), *("plain", "-0.5", "1e-3")]
     assert rows[1] == ["-0.5", "", "True", "a,b", "a\nb"]
 
 

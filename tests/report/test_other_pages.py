@@ -199,10 +199,7 @@ def test_the_overview_names_the_best_runs_and_those_below_the_baseline(runs, sam
     assert "majority" not in page.lead
     assert "no run is significantly better than the most frequent answer" in page.lead
     figure = sections(page)["Best per task"][0]
-    assert [name for name, _ in figure.figure.references] == [
-        "most frequent answer",
-        "best published model, on dev",
-    ]
+    assert [name for name, _ in figure.figure.references] == ["most frequent answer", "best published model, on dev"]
 
 
 def test_a_task_page_has_published_scores_of_the_same_metric_and_apart_from_them_others(runs, sample, monkeypatch):

@@ -159,7 +159,7 @@ def test_results_are_written_and_the_best_trial_reported_once(tmp_path, options)
         document = write_results(tune(target, options(trials=8)), target, tmp_path / "out")
     assert len(target.reports) == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("best.toml", "trials.csv", "history.png", "importance.png", "result.json"),
+        *("best.toml", "trials.csv", "history.png", "importance.png", "result.json")
     }
     best = read_settings(tmp_path / "out" / "best.toml", RunConfig)
     assert best["train.learning_rate"] == document["best"]["settings"]["train.learning_rate"]

@@ -115,8 +115,7 @@ def encoder_tokenizer(request) -> EncoderTokenizer:
     texts = [KOREAN, "서울에서 [ SEP ] MASK < subj > 대괄호 안 글자 PAD CLS", "ㅋㅋ ㅠㅠ 하하"] * 3
     tokenizer = TOKENIZERS[request.param](texts)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+        single="[CLS] $A [SEP]", special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     )
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **NAMES)
     fast.add_special_tokens({"additional_special_tokens": list(MARKERS)})

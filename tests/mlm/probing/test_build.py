@@ -13,12 +13,7 @@ from danseo.mlm.overlap import OverlapCounter
 from danseo.mlm.probing import items as items_module
 from danseo.mlm.probing.build import build_sets, find_gap
 from danseo.mlm.probing.items import hash_items, read_bundled_items, read_items, write_items
-from danseo.mlm.probing.repeated_nouns import (
-    BuildOptions,
-    choose_split,
-    collect_repeated_nouns,
-    find_repeated_nouns,
-)
+from danseo.mlm.probing.repeated_nouns import BuildOptions, choose_split, collect_repeated_nouns, find_repeated_nouns
 from danseo.text.documents import Document, hash_text, read_documents, split_passages
 from danseo.text.morphology import KiwiAnalyser, Noun
 from tests.tiny import read_split

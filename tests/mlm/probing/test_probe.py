@@ -8,14 +8,7 @@ from transformers import AutoConfig
 
 from danseo.errors import DanseoError
 from danseo.mlm.probing.items import ProbeItem, read_bundled_items
-from danseo.mlm.probing.probe import (
-    GapQuery,
-    ProbeOptions,
-    fill_greedily,
-    make_choice,
-    predict_gaps,
-    probe_model,
-)
+from danseo.mlm.probing.probe import GapQuery, ProbeOptions, fill_greedily, make_choice, predict_gaps, probe_model
 from danseo.mlm.probing.windows import WindowBuilder, WordTokenizer
 from danseo.models.mlm.masked_model import MaskedModel
 from danseo.models.mlm.positions import choose_length

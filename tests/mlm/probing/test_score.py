@@ -3,11 +3,7 @@
 import pytest
 
 from danseo.mlm.probing.items import ProbeItem
-from danseo.mlm.probing.score import (
-    average_scores,
-    compute_wilson_interval,
-    score_guesses,
-)
+from danseo.mlm.probing.score import average_scores, compute_wilson_interval, score_guesses
 
 
 def test_hit_rules(golden):

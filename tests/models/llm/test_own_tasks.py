@@ -21,10 +21,7 @@ TASK_FILES = {
     "score": ('type = "regression"\ntext = "a"\nlabel = "n"\ndev = 0.2', '{"score":20}'),
     "score-pair": ('type = "regression"\ntext = "a"\npair = "b"\nlabel = "n"\ndev = 0.2', '{"score":20}'),
     "several": ('type = "multilabel"\ntext = "a"\nlabel = "all"\ndev = 0.2', '{"labels":["좋음"]}'),
-    "several-pair": (
-        'type = "multilabel"\ntext = "a"\npair = "b"\nlabel = "all"\ndev = 0.2',
-        '{"labels":[]}',
-    ),
+    "several-pair": ('type = "multilabel"\ntext = "a"\npair = "b"\nlabel = "all"\ndev = 0.2', '{"labels":[]}'),
     "tag": ('type = "tagging"\ntext = "text"\nspans = "entities"\ndev = 0.2', '{"entities":[]}'),
     "relate": (
         'type = "relation"\ntext = "text"\nsubject = "who"\nobject = "what"\nlabel = "y"\ndev = 0.2',

@@ -155,8 +155,7 @@ def gradients(made: TunedModel, features) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("task", "family"),
-    zip(("sts", "ner", "re", "dp", "mrc", "wos"), ("gemma3_text", "qwen2") * 3, strict=True),
+    ("task", "family"), zip(("sts", "ner", "re", "dp", "mrc", "wos"), ("gemma3_text", "qwen2") * 3, strict=True)
 )
 def test_every_task_type_is_learned_by_other_architectures(task, family, others, sample):
     """A step along the gradient of the adapters makes the right replies likelier, and the body stays."""

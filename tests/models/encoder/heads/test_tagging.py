@@ -153,32 +153,20 @@ def test_saved_probabilities_decode_to_the_same_answers(trained, examples):
 # What KLUE's own processing makes of a perfect tagger, from a run of its code over a toy vocabulary.
 TOY = ["홍길동", "##이", "김철", "##수", "##는", "서울", "##에", "##서", "간다", "미나", "##가", ".", ",", "~"]
 OFFICIAL = {
-    "plain": (
-        "김철수는 서울에서 간다.",
-        "O B-PS I-PS O B-LC O O O O O",
-        "B-PS I-PS I-PS O B-LC I-LC O O O O O",
-    ),
+    "plain": ("김철수는 서울에서 간다.", "O B-PS I-PS O B-LC O O O O O", "B-PS I-PS I-PS O B-LC I-LC O O O O O"),
     "unknown word: later tags come from one piece too early": (
         "홍길동이 뷁뷁뷁 서울에서 간다.",
         "O B-PS O O B-LC O O O O O",
         "B-PS I-PS I-PS O O O O O O B-LC O O O O",
     ),
-    "unknown word and punctuation": (
-        "뷁뷁, 김철수는",
-        "O O O B-PS I-PS O O",
-        "O O O O O B-PS I-PS",
-    ),
+    "unknown word and punctuation": ("뷁뷁, 김철수는", "O O O B-PS I-PS O O", "O O O O O B-PS I-PS"),
     "unknown name": ("미나뷁가 서울", "O B-PS B-LC O", "B-PS I-PS I-PS I-PS B-PS I-PS"),
     "long piece in a word with an unknown one": (
         "미나~뷁 서울",
         "O B-PS B-PS B-PS B-LC O",
         "B-PS B-PS B-PS B-PS I-PS O",  # KLUE leaves the last character out; here it is O
     ),
-    "two unknown words": (
-        "미나가 뷁 뷁뷁 서울에서",
-        "O B-PS O O O B-LC O O O",
-        "B-PS I-PS O O O O O O O B-LC",
-    ),
+    "two unknown words": ("미나가 뷁 뷁뷁 서울에서", "O B-PS O O O B-LC O O O", "B-PS I-PS O O O O O O O B-LC"),
     "second sentence": ("서울에서 간다", "O B-LC O O O O", "B-LC I-LC O O O O"),
 }
 
@@ -271,11 +259,7 @@ def real():
 
 @pytest.mark.parametrize(
     ("architecture", "with_jamo", "unknown", "reached"),
-    [
-        ("default", False, 0.42, 98.43),
-        ("default", True, 0.18, 98.50),
-        ("official", False, 0.42, 94.04),
-    ],
+    [("default", False, 0.42, 98.43), ("default", True, 0.18, 98.50), ("official", False, 0.42, 94.04)],
 )
 def test_the_ceiling_of_the_klue_vocabulary(real, monkeypatch, architecture, with_jamo, unknown, reached):
     tokenizer, examples = real
