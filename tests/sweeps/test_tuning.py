@@ -170,7 +170,8 @@ def work(folder, options, seconds):
     tune(FakeTarget(folder, seconds=seconds), options)
 
 
-def test_two_processes_share_a_study(tmp_path, options, storage):
+def test_two_processes_create_and_share_a_study(tmp_path, options):
+    storage = f"sqlite:///{tmp_path / 's.db'}"
     chosen = options(trials=6, pruner="none", study="shared", storage=storage)
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=work, args=(tmp_path, chosen, 0.3)) for _ in range(2)]
@@ -183,8 +184,8 @@ def test_two_processes_share_a_study(tmp_path, options, storage):
     assert tune(FakeTarget(tmp_path), chosen).count() == len(read_starts(tmp_path))
 
 
-def test_a_killed_trial_is_tried_again_at_once(tmp_path, options, storage):
-    chosen = options(trials=2, pruner="none", study="killed", storage=storage)  # silent for 40 s: too long to wait for
+def test_a_killed_trial_is_tried_again_at_once(tmp_path, options):
+    chosen = options(trials=2, pruner="none", study="killed")  # silent for 40 s: too long to wait for
     worker = multiprocessing.get_context("spawn").Process(target=work, args=(tmp_path, chosen, 60))
     worker.start()
     wait_for(lambda: read_starts(tmp_path))

@@ -44,9 +44,9 @@ SLOW = {
 def test_the_deadline_is_for_the_whole_call(where, sample):
     (example,) = read_split(sample, "ynat", "dev", 1)
     with serving(lambda body, before: lambda handler: write_slowly(handler, SLOW[where])) as (url, bodies):
-        model = prompted(url, limits=CallLimits(concurrency=1, timeout=0.4))
+        model = prompted(url, limits=CallLimits(concurrency=1, timeout=1))
         began = time.monotonic()
-        with pytest.raises(PartlyDone, match=r"longer than 0\.4 s"):
+        with pytest.raises(PartlyDone, match="longer than 1 s"):
             model.prompt([example])
     assert len(bodies) == 2
     assert time.monotonic() - began < 5
