@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from danseo.api.training import configure_masked_training, configure_training
 from danseo.cli import cli
-from danseo.cli.train import train_command
 from danseo.config.mlm import CorefConfig, PretrainConfig
 from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
@@ -95,13 +94,6 @@ def test_the_same_option_twice(command: str) -> None:
     assert repeated.get("checkpoint") in (None, "x")
     with pytest.raises(click.UsageError, match="--epochs is given twice"):
         parse(command, [*needed, "--epochs", "1", "--epochs", "2"])
-
-
-def test_a_required_option_is_missing() -> None:
-    with pytest.raises(click.UsageError) as caught:
-        train_command.make_context("train", ["ner"])
-    assert caught.value.format_message().startswith("Missing option '-m'")
-    assert train_command.make_context("train", ["ner", "-m", "x"]).params["epochs"] is None
 
 
 @pytest.fixture

@@ -21,14 +21,11 @@ from danseo.config.base import (
     changed_settings,
     full_name,
     incidental_names,
-    list_settings,
     read_saved_settings,
     read_settings,
-    setting_help,
     update_config,
     validate_user_value,
     validate_value,
-    value_names,
 )
 from danseo.errors import DanseoError
 
@@ -72,13 +69,6 @@ class Small(Config):
 
 
 BASE = Small(name="x")
-
-
-def test_names_and_help_come_from_the_declaration() -> None:
-    assert list(list_settings(Small))[-4:] == ["inner.pace", "inner.width", "inner.share", "other.width"]
-    assert setting_help("inner.width", Small) == "How wide, in two lines."
-    assert value_names("shade", Small) == "[none|plain|dark]"
-    assert [value_names(name, Small) for name in ("inner.share", "few", "name")] == ["FLOAT", "INTEGER", "TEXT"]
 
 
 def test_a_section_may_be_left_out_unless_two_have_the_name() -> None:

@@ -7,10 +7,8 @@ import pytest
 
 from danseo.config.base import (
     full_name,
-    list_settings,
     parse_assignment,
     read_settings,
-    setting_help,
     to_toml,
     update_config,
 )
@@ -49,11 +47,6 @@ def test_a_config_written_as_toml_reads_back_the_same(tmp_path: Path, settings):
     document = tomllib.loads(to_toml(config))
     assert list(document["train"]) == list(TrainSettings.model_fields)
     assert list(document["encoder"]) == list(EncoderSettings.model_fields)
-
-
-def test_every_setting_has_a_help_text():
-    for name in list_settings(RunConfig):
-        assert setting_help(name, RunConfig).endswith("."), name
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -97,9 +96,3 @@ def test_the_inverse_of_a_relation():
 def test_wrong_methods(task, text, message):
     with pytest.raises(DanseoError, match=message):
         augment_examples(TASKS[task], [], text, 1)
-
-
-def test_repeated_guid(train):
-    repeated = replace(train[1], guid=f"{train[0].guid}+aeda")
-    with pytest.raises(DanseoError, match="already has the guid"):
-        augment_examples(RE, [train[0], repeated], "aeda", 1)

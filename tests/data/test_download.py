@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danseo.data.download import get_files
-from danseo.data.find import check_files, find_file, load
+from danseo.data.find import check_files, load
 from danseo.errors import DataError, NetworkError
 from danseo.tasks import TASKS
 from tests.hostile import closed_port
@@ -250,14 +250,6 @@ def test_odd_note_in_the_file(note, tmp_path):
     pq.write_table(table, path)
     with pytest.raises(DataError, match="not a readable parquet file"):
         TASKS["ynat"].read(path)
-
-
-def test_several_shards_are_refused(tmp_path):
-    for shard in range(2):
-        write(tmp_path, f"nli/train-0000{shard}-of-00002.parquet", parquet_bytes(HUB["nli"]))
-    with pytest.raises(DataError, match="2 parquet files for train; join them"):
-        find_file(TASKS["nli"], "train", tmp_path)
-    assert [report.verdict for report in check_files(tmp_path, [TASKS["nli"]])] == ["corrupted", "missing"]
 
 
 # Downloading

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from danseo.display.table import Best, Second, Table, print_tables, to_latex
 from danseo.tables.klue import make_klue_tables
-from danseo.tables.variants import as_typed
 
 
 def printed(table: Table, width: int, *, terminal: bool = False) -> str:
@@ -58,13 +57,6 @@ def test_the_klue_table_fits_a_page_of_latex():
     small = to_latex(Table("t", ("a", "b"), [("x--y – z", 1.0)]))
     assert "resizebox" not in small
     assert "x-{}-y -- z" in small, "two hyphens are not a dash"
-
-
-def test_parts_below_repeat_the_key_columns():
-    columns = ("task", "model", "seed", *(f"metric {k}" for k in range(12)))
-    rows = [("ner", "roberta", as_typed(2000 + seed), *(10.5 + k for k in range(12))) for seed in (1, 2)]
-    text = printed(Table("t", columns, rows, keys=3), 60)
-    assert text.count("2001") == text.count("2002") == text.count("seed") > 1
 
 
 def test_stars_stand_where_nothing_is_bold():

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from danseo.errors import DanseoError, WorkFailed
+from danseo.errors import WorkFailed
 from danseo.export.base import ExportRequest
 from danseo.export.mlflow import escape_name
-from danseo.export.registry import FORMATS, export_run, get_format
+from danseo.export.registry import FORMATS, export_run
 from danseo.export.trackers import make_tracked_run, send_to_tracker
 from danseo.extras import is_installed
 
@@ -136,10 +136,3 @@ def test_what_a_tracker_complains_about_is_one_line(logged, tmp_path):
     tracked = make_tracked_run(ExportRequest(str(logged), str(tmp_path)), "")
     with pytest.raises(WorkFailed, match=r"absent rejected ynat--linear.*No module named 'danseo\.export\.absent'"):
         send_to_tracker("danseo.export.absent", tracked, {"PYTHONPATH": ":".join(sys.path)})
-
-
-def test_an_unknown_format_is_answered_with_all_and_their_extras():
-    with pytest.raises(
-        DanseoError, match=r"did you mean 'mlflow'\? known.*card, .*mlflow \[mlflow\], onnx \[train, onnx\]"
-    ):
-        get_format("mlfow")

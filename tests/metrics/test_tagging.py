@@ -197,12 +197,6 @@ def test_unknown_tag(tag):
         encode_tags([["O", "B-PS"], [tag, "O", "B-OG"]], TYPES)
 
 
-@pytest.mark.parametrize("types", [("PERSONNAME",), ("X-Y", "A-B"), ("인물", "장소"), ()])
-def test_types_that_are_looked_up_one_by_one(types):
-    tags = ["O", *(f"{position}-{name}" for name in types for position in "BI")]
-    assert encode_tags([tags], types).tolist() == list(range(len(tags)))
-
-
 def test_an_answer_of_another_length_is_refused():
     with pytest.raises(ValueError, match="as many tags"):
         Tagged.encode([["O", "O"]], [["O"]], TYPES)

@@ -159,15 +159,6 @@ def test_token_with_a_particle_is_recovered_completely(tokenizer, checkpoint, te
     assert description["wider"] == 0
 
 
-def test_special_tokens_in_text_are_text(tokenizer):
-    mention, (ids, marks) = row_of(tokenizer, f"[MASK] [SEP][PAD] {TEXT}")
-    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    assert [position for position, id in enumerate(ids.tolist()) if id in special] == np.flatnonzero(
-        marks == SPECIAL
-    ).tolist()
-    assert tokenizer.decode(ids[marks == TARGET]) == mention.item.target
-
-
 def test_mention_without_antecedent_in_the_window_gives_no_row(tokenizer):
     long = "이순신은 장군이다. " + "그때 사람들이 모였다. " * 30 + "마침내 이순신을 보았다."
     assert row_of(tokenizer, long, 0, seq_len=48)[1] is None

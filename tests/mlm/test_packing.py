@@ -60,15 +60,6 @@ def test_special_tokens_in_text_are_text(tokenizers, family):
     assert not set(ids.tolist()) & (set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
-def test_ids_above_16_bits_are_kept(tmp_path):
-    def one():
-        yield "train", 0, np.array([70000, 129999]), np.array([1, 1])
-        yield "held_out", 1, np.array([1, 2]), np.array([1, 1])
-
-    write_packed(tmp_path / "p", one(), 130000, 64, True)
-    assert PackedRows(tmp_path / "p" / "train")[0].ids.tolist() == [70000, 129999]
-
-
 def test_failure_leaves_no_folder(tmp_path):
     def broken():
         yield from parts([5, 6])

@@ -130,14 +130,6 @@ def test_a_fold_is_no_variant_beside_complete_runs(folder, sample):
     assert choose_best_variant([fold]) == [fold]
 
 
-def test_trainings_are_listed_with_their_best(folder):
-    (page,) = (page for page in make_other_pages([folder]) if page.key == "masked")
-    (block,) = sections(page)["Trainings"]
-    told = dict(zip(block.table.columns, block.table.rows[0], strict=True))
-    assert (told["training"], told["state"], told["steps"]) == ("masked", "incomplete", 20)
-    assert (told["least held-out loss"], told["at step"], told["words found there, %"]) == (3.5, 20, 50.0)
-
-
 def test_a_folder_without_runs_has_a_report_of_its_other_files(folder, tmp_path):
     shutil.copytree(folder / "masked", tmp_path / "masked")
     (tmp_path / "masked" / "result.json").write_text('{"steps": 20}')
@@ -148,15 +140,6 @@ def test_a_folder_without_runs_has_a_report_of_its_other_files(folder, tmp_path)
     shutil.rmtree(tmp_path / "masked")
     with pytest.raises(DanseoError, match="no runs"):
         write_report([tmp_path], tmp_path / "r.html")
-
-
-def test_what_a_search_left_beside_its_trials_is_found_once(folder, tmp_path):
-    (tmp_path / "rates.tune.json").write_text(json.dumps(TRIALS))
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "result.json").write_text(json.dumps(TRIALS))
-    (page,) = make_other_pages([tmp_path])
-    assert [section.title for section in page.sections] == ["Search rates"]
-    assert list_other_links([tmp_path]) == [("sweeps", "Sweeps")]
 
 
 def test_a_sweep_shows_its_queue_and_whom_a_kill_stopped(folder, sample, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from danseo.cli import cli
-from danseo.display.plots.figures import Arcs, Forest
+from danseo.display.plots.figures import Forest
 from danseo.display.plots.svg import choose_ticks, draw_svg
 from danseo.errors import DanseoError
 from danseo.records import Prediction, QuestionExample, TextExample
@@ -142,9 +142,3 @@ def test_axes_have_round_numbers_and_figures_escape_names():
     assert "<b>" not in drawn
     assert "&lt;b&gt;" in drawn
     assert 'aria-label="say &quot;hi&quot;"' in drawn
-
-
-def test_a_tree_of_odd_answers_is_drawn():
-    drawn = draw_svg(Arcs(("나는", "간다"), ((2, "NP"), (0, "VP")), ((1, "NP"), (1, "VP")), frozenset({0, 1})), "tree")
-    assert "(itself)" in drawn
-    assert "(root)" in drawn

@@ -197,13 +197,6 @@ def test_intervals_hold_the_score_and_repeat(dev, name):
         assert s.n == len(examples)
 
 
-@pytest.mark.parametrize(("name", "attribute"), [("mrc", "text"), ("wos", "dialogue"), ("nli", "text"), ("re", "guid")])
-def test_clusters(dev, name, attribute):
-    clusters = example_clusters(TASKS[name], dev[name])
-    keys = [getattr(example, attribute) for example in dev[name]]
-    assert len(set(clusters)) == len(set(keys)) == len(set(zip(clusters, keys, strict=True)))
-
-
 def test_absent_labels_are_named(dev):
     task, examples = TASKS["re"], dev["re"][:5]
     scores = {s.id: s for s in score(task, examples, baseline("oracle", task, examples), rounds=20)}

@@ -15,7 +15,7 @@ from danseo.runs.store import Run
 from danseo.training import precision
 from danseo.training.determinism import configure_torch
 from danseo.training.optimizers import make_optimizer
-from danseo.training.precision import ComputeConfig, read_compute_config, select_compute_config
+from danseo.training.precision import ComputeConfig, select_compute_config
 from danseo.training.trainer import Trainer
 from danseo.training.training_loop import BatchPlan, Engine, train_steps
 from tests.tiny import Watch
@@ -124,24 +124,6 @@ def test_flash_attention_is_taken_in_half_precision(with_flash):
     assert select_compute_config(flashing(), named, GPU) == ComputeConfig("bf16", precision.FLASH)
     with pytest.raises(DanseoError, match="computes in half precision"):
         select_compute_config(flashing(), TrainSettings(attn_implementation=precision.FLASH, precision="fp32"), GPU)
-
-
-def test_flash_attention_is_for_gpus_with_the_package_and_networks_that_take_it(with_flash, monkeypatch, tmp_path):
-    asked = TrainSettings(attn_implementation=precision.FLASH)
-    for network, device in (
-        (fake("sdpa", precision.FLASH, packs=False), GPU),
-        (flashing(), torch.device("cpu")),
-        (flashing("sdpa"), GPU),
-    ):
-        with pytest.raises(DanseoError, match="no flash_attention_2 attention"):
-            select_compute_config(network, asked, device)
-    run = Run(tmp_path / "run")
-    run.write_json("compute.json", {"precision": "bf16", "attention": precision.FLASH, "device": "cuda"})
-    assert read_compute_config(run, TrainSettings(), GPU) == ComputeConfig("bf16", precision.FLASH)
-    monkeypatch.setattr(precision, "find_spec", lambda name: None)
-    assert read_compute_config(run, TrainSettings(), GPU) is None, "it is chosen anew on a machine without the package"
-    with pytest.raises(DanseoError, match="no flash_attention_2 attention"):
-        select_compute_config(flashing(), asked, GPU)
 
 
 # Half precision

@@ -326,13 +326,6 @@ def test_at_least_one_step_has_the_peak_rate(schedule, total, warmup):
 # Muon
 
 
-def test_orthogonal_brings_singular_values_near_one():
-    torch.manual_seed(1)
-    for shape in ((3, 8, 8), (2, 24, 8), (2, 8, 24)):
-        values = torch.linalg.svdvals(orthogonalize(torch.randn(shape)))
-        assert 0.5 < values.min() <= values.max() < 1.4
-
-
 @pytest.mark.parametrize("rank", [2, 32])
 @pytest.mark.parametrize("shape", [(32, 32), (32, 48), (32, 64), (256, 32)])
 def test_orthogonal_takes_the_same_steps_whatever_the_shape(shape, rank):

@@ -164,12 +164,6 @@ def test_a_plan_evaluates_evenly_within_epochs_and_at_the_end():
     assert [step for step in range(1, 24) if plan.is_evaluation(step)] == [2, 5, 8, 10, 12, 15, 18, 20, 22, 23]
 
 
-@pytest.mark.parametrize(("evaluations", "marks"), [(0, [3]), (1, [1, 2, 3]), (5, [1, 2, 3])])
-def test_a_plan_of_one_step_per_epoch(evaluations, marks):
-    plan = BatchPlan([9] * 4, TrainSettings(batch_size=8, epochs=3, evals_per_epoch=evaluations), seed=1)
-    assert [step for step in range(1, 4) if plan.is_evaluation(step)] == marks
-
-
 # Trainer
 
 

@@ -171,16 +171,6 @@ def test_documents_of_all_file_formats(tmp_path):
     assert list(split_passages(Document("d", "s", "가나\n다라\n마바"), 5)) == ["가나\n다라", "마바"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [("empty.txt", b"\n\n", "no text"), ("bad.txt", b"a\xff", "line 1: not UTF-8"), ("b.jsonl", b"{", "JSON")],
-)
-def test_bad_text_gives_one_line(tmp_path, name, content, reason):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=reason):
-        list(read_documents("s", tmp_path / name))
-
-
 def test_bad_items_are_refused(tmp_path):
     item = read_bundled_items()[0]
     line = json.loads(item.to_json_line()) | {"span": [0, 3]}

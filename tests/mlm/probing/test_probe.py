@@ -66,13 +66,6 @@ def test_windows_are_centred_and_full(pair):
     assert early.distance <= 2
 
 
-def test_special_tokens_in_text_are_text(pair):
-    item = item_of("[MASK] 표시는 [SEP] 표시다. 정부는 정부다.", "정부")
-    (window,) = WindowBuilder(pair[1], 64).build([item])
-    assert window.ids.count(pair[1].mask_token_id) == 1
-    assert window.ids.count(pair[1].sep_token_id) == 1
-
-
 def test_spelling_decides_how_the_particle_is_tokenized(pair):
     tokenizer = pair[1]
     item = item_of("장인은 흙을 빚는다. 장인은 쉰다.", "장인")

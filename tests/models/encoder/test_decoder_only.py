@@ -215,27 +215,6 @@ def test_frozen_weights_lie_in_half_precision_where_the_run_computes_in_it(sampl
     assert model.mode.precision == "bf16"
 
 
-def test_a_saved_model_lies_as_it_did_when_it_learned(sample: Path, tmp_path: Path, decoders, monkeypatch):
-    """Whatever this machine gains by."""
-    half = {True: torch.bfloat16, False: torch.float32}
-    for gains in (True, False):
-        monkeypatch.setattr("danseo.models.encoder.network.stores_bf16", lambda size, device, gains=gains: gains)
-        config = quick_config(
-            "ynat",
-            decoders["llama"],
-            **{"encoder.lora_rank": 2},
-            max_train_samples=8,
-            precision="auto",
-            seed=int(gains),
-        )
-        run = run_experiment(config, sample, tmp_path, quiet=True)
-        assert run.read_json("compute.json")["precision"] == ("bf16" if gains else "fp32")
-        monkeypatch.setattr("danseo.models.encoder.network.stores_bf16", lambda size, device, gains=gains: not gains)
-        model = load_model(run, "cpu")
-        assert model.network.model.dtype == half[gains]
-        assert len(model.predict(read_split(sample, "ynat", "dev", 4)).predictions) == 4
-
-
 def test_a_body_that_is_gone_or_changed_is_one_line(sample: Path, tmp_path: Path):
     folder = tiny_decoder(tmp_path / "body", sample, "llama")
     config = quick_config("ynat", folder, **{"encoder.lora_rank": 2}, max_train_samples=8)

@@ -124,34 +124,6 @@ def test_failed_replies_about_several_labels_are_never_right(tmp_path, capsys):
     assert "cannot be read" in bodies[-1]["messages"][-1]["content"]
 
 
-def test_several_labels_are_read_in_any_order(tmp_path, capsys):
-    path = write_task(tmp_path, "several")
-    reply = '{"labels":["좋음","없음","나쁨 ","좋음"]}'
-    with serving(lambda body, before: make_completion(reply)) as (url, _):
-        command = ("prompt", path, "-m", "server:stub", "--url", url, "--runs", tmp_path / "runs", "--json")
-        code, out, err = run(capsys, *command)
-    assert code == 0, err
-    document = json.loads(out)
-    assert document["replies"]["classes"] == {"unknown_type": 8, "duplicate": 8}
-    lines = (Path(document["run"]) / "predictions" / "dev.jsonl").read_text("utf-8").splitlines()
-    assert {tuple(sorted(json.loads(line)["answer"])) for line in lines} == {("나쁨", "좋음")}
-
-
-def test_types_in_korean_are_read_from_inline_tags(tmp_path, capsys):
-    path = write_task(tmp_path, "tag")
-
-    def reply(body: dict, before: int) -> dict:
-        return make_completion(
-            body["messages"][-1]["content"].removeprefix("문장: ").replace("홍길동", "<인물>홍길동</인물>")
-        )
-
-    with serving(reply) as (url, _):
-        command = ("prompt", path, "-m", "server:stub", "--url", url, "--runs", tmp_path / "runs", "--json")
-        code, out, err = run(capsys, *command, "--output-format", "inline")
-    assert code == 0, err
-    assert json.loads(out)["scores"]["dev"][0]["value"] == 100
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, sample):
     """A tiny model with a long context."""

@@ -130,13 +130,6 @@ def test_the_end_of_a_long_dialogue_is_kept(toy):
     assert record.fields["truncated"]
 
 
-def test_long_values_are_cut_to_what_can_be_written(toy):
-    record = toy_kind(toy, max_value_length=3).encode(DIALOGUE, with_gold=True)[1]
-    assert [words_of(toy, ids) for ids in record.fields["targets"].values()][-1] == "08 : 43"
-    record = toy_kind(toy, max_value_length=2).encode(DIALOGUE, with_gold=True)[1]
-    assert [words_of(toy, ids) for ids in record.fields["targets"].values()][-1] == "08 :"
-
-
 class Trained:
     """A kind with a tiny random encoder, as the network has it."""
 
@@ -317,13 +310,3 @@ def test_values_are_written_for_open_slots_only(sample: Path):
     assert outputs["values"].shape == (4, 45, 10)
     assert (outputs["values"][closed] == end).all()
     assert outputs["surprise"].shape == (4,)
-
-
-def test_a_batch_without_values_has_a_loss(sample: Path):
-    trained = Trained(sample, "bert")
-    empty = [replace(example, gold=()) for example in trained.train[:2]]
-    features = trained.task_head.encode(empty, with_gold=True)
-    batch = trained.batch(features)
-    loss, weight = trained.task_head.loss(trained(batch), batch)
-    loss.backward()
-    assert torch.isfinite(loss / weight)

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder.heads.classification import ClassificationHead  # noqa: E402
-from danseo.models.encoder.heads.pooling import CompareHead, PairComparison  # noqa: E402
+from danseo.models.encoder.heads.pooling import CompareHead  # noqa: E402
 from danseo.models.encoder.heads.question_answering import QuestionAnsweringHead  # noqa: E402
 from danseo.models.encoder.network import load_encoder_tokenizer  # noqa: E402
 from danseo.models.encoder.packed_texts import PackedTexts  # noqa: E402
@@ -43,15 +43,6 @@ def test_only_the_two_texts_count_and_padding_does_not():
         changed = hidden.clone()
         changed[:, position] += 1
         assert not torch.allclose(said(head, changed, sides), before, atol=1e-3)
-
-
-def test_a_piece_stands_beside_the_one_of_the_other_text_that_it_matches():
-    torch.manual_seed(0)
-    comparison, states = PairComparison(WIDTH, 0.0), 40 * torch.eye(WIDTH)[None, :4]
-    hidden = torch.cat([states, states.flip(1)], dim=1)
-    first, second = (torch.zeros(1, 8, 1, dtype=torch.bool) for _ in range(2))
-    first[:, :4], second[:, 4:] = True, True
-    assert torch.allclose(comparison.counterpart(hidden, first, second), hidden, atol=1e-4)
 
 
 def test_the_sides_of_a_window_are_the_question_and_a_part_of_the_passage(encoder, sample):
