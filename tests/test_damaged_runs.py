@@ -103,9 +103,9 @@ def test_odd_things_in_the_place_of_files(runs, small, tmp_path, family, name, o
 
 @pytest.mark.parametrize(
     ("family", "name", "count"),
-    [("majority", "model/majority.json", 20), ("majority", "scores.json", 20), ("majority", "environment.json", 15),
-     ("linear", "model/linear.json", 10), ("encoder", "model/danseo.json", 15),
-     ("encoder", "compute.json", 15)],
+    [("majority", "model/majority.json", 25), ("majority", "scores.json", 25), ("majority", "environment.json", 20),
+     ("linear", "model/linear.json", 10), ("encoder", "model/danseo.json", 20),
+     ("encoder", "compute.json", 20)],
 )  # fmt: skip
 def test_corrupted_json_of_runs(runs, small, tmp_path, family, name, count):
     copy = shutil.copytree(runs[family], tmp_path / "runs" / runs[family].name)

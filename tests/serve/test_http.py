@@ -66,7 +66,7 @@ class Served(LoopbackServer):
         return bool(self.predict('"비"'.encode())[1]["answer"] == "비")
 
 
-@pytest.fixture(params=["httptools", "h11"])
+@pytest.fixture(params=["httptools", pytest.param("h11", marks=pytest.mark.lengthy)])
 def served(request, monkeypatch, capsys) -> Iterator[Served]:
     """Both readers of requests, as not everybody has httptools."""
     if request.param == "h11":

@@ -39,6 +39,7 @@ def test_retries(driver, points):
     assert [count_tries(point) for point in chosen] == [2, 2]
 
 
+@pytest.mark.lengthy
 def test_the_longest_run_starts_first_and_slots_stay_busy(driver, planner, points):
     long, *short = [*points(1, epochs=10), *points(2, 3, 4, epochs=1)]
     long = replace(long, work=1e9)

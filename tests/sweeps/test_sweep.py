@@ -107,6 +107,7 @@ def test_a_sweep_ends_with_the_ensemble_of_each_seed(invoke, little, tmp_path):
     assert after[max(made)] == made[max(made)], "a finished one is not made again"
 
 
+@pytest.mark.lengthy
 def test_a_failed_member_leaves_its_ensemble_incomplete(invoke, little, tmp_path):
     (tmp_path / "grid.toml").write_text(ENSEMBLE + 'method = "vote"\n')
     planned = invoke("sweep", "grid.toml", "--data", little, "--dry-run", "--json").json["runs"]

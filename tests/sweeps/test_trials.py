@@ -117,6 +117,7 @@ def test_a_bad_space_is_refused(table, complaint):
     assert len(str(refused.value)) < 200
 
 
+@pytest.mark.lengthy
 def test_trials_are_runs_with_the_score_of_the_select_split(invoke, sample, tmp_path):
     space = 'model = ["majority", "linear"]\nseed = [1, 2]'
     path, runs = write_search(tmp_path, 2, space=space), tmp_path / "runs"

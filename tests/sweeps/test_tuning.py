@@ -170,6 +170,7 @@ def work(folder, options, seconds):
     tune(FakeTarget(folder, seconds=seconds), options)
 
 
+@pytest.mark.lengthy
 def test_two_processes_create_and_share_a_study(tmp_path, options):
     storage = f"sqlite:///{tmp_path / 's.db'}"
     chosen = options(trials=6, pruner="none", study="shared", storage=storage)
