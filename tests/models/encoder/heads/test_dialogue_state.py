@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoModel, PreTrainedTokenizerFast
 
 from danseo.models.encoder.heads.base import make_batch
-from danseo.models.encoder.heads.dialogue_state import GATES, PTR, DialogueStateHead
+from danseo.models.encoder.heads.dialogue_state import GATES, DialogueStateHead
 from danseo.models.encoder.heads.slot_decoder import CopySource, SlotDecoder
 from danseo.models.encoder.model import Encoder
 from danseo.models.encoder.network import Network
@@ -297,16 +297,3 @@ def test_free_writing_takes_the_likeliest_piece_at_every_step(plain, monkeypatch
     assert torch.equal(best[before_end], tokenizer[before_end])
     assert (tokenizer[1, 1] == 3).all()
     assert torch.equal(tokenizer, by_row)
-
-
-def test_values_are_written_for_open_slots_only(sample: Path):
-    trained = Trained(sample, "bert")
-    trained.modules(False)
-    with torch.no_grad():
-        trained.head.gate.bias[PTR] += 0.1  # so that some are open
-        outputs = trained(trained.batch(trained.features[:4]))
-    closed = outputs["gates"].argmax(-1) != PTR
-    end = trained.task_head.tokenizer.hf_tokenizer.sep_token_id
-    assert outputs["values"].shape == (4, 45, 10)
-    assert (outputs["values"][closed] == end).all()
-    assert outputs["surprise"].shape == (4,)

@@ -10,7 +10,6 @@ from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder.heads.classification import ClassificationHead  # noqa: E402
 from danseo.models.encoder.heads.pooling import CompareHead  # noqa: E402
-from danseo.models.encoder.heads.question_answering import QuestionAnsweringHead  # noqa: E402
 from danseo.models.encoder.network import load_encoder_tokenizer  # noqa: E402
 from danseo.models.encoder.packed_texts import PackedTexts  # noqa: E402
 from danseo.models.registry import load_model  # noqa: E402
@@ -43,21 +42,6 @@ def test_only_the_two_texts_count_and_padding_does_not():
         changed = hidden.clone()
         changed[:, position] += 1
         assert not torch.allclose(said(head, changed, sides), before, atol=1e-3)
-
-
-def test_the_sides_of_a_window_are_the_question_and_a_part_of_the_passage(encoder, sample):
-    config = quick_config("mrc", encoder, pooling="compare", max_length=64, doc_stride=32)
-    task_head = QuestionAnsweringHead(TASKS["mrc"], load_encoder_tokenizer(config), config.encoder, config.train)
-    examples = read_split(sample, "mrc", "dev", 3)
-    for record in task_head.encode(examples, with_gold=False):
-        example = examples[record.example]
-        asked, read = (list(record.ids[start:end]) for start, end in record.fields["sides"])
-        question, passage = (
-            task_head.tokenizer.tokenize([text])[0].encoding.ids for text in (example.question, example.text)
-        )
-        begin = record.fields["begin"]
-        assert asked == question
-        assert read == passage[begin : begin + len(read)]
 
 
 def test_the_sides_are_where_the_texts_stand(encoder, sample):
