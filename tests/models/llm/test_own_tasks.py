@@ -70,7 +70,7 @@ def test_every_type_of_own_task_is_here():
     assert {text.split('"')[1] for text, _ in TASK_FILES.values()} == set(CUSTOM_TYPES)
 
 
-@pytest.mark.parametrize(("name", "language"), zip(TASK_FILES, ["ko", "en"] * 6, strict=False))
+@pytest.mark.parametrize(("name", "language"), [*zip(TASK_FILES, ["ko", "en"] * 6, strict=False)])
 def test_a_server_answers_every_type_of_own_task(name, language, tmp_path, capsys):
     path = write_task(tmp_path, name)
     with serving(lambda body, before: make_completion(TASK_FILES[name][1])) as (url, bodies):
