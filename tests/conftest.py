@@ -28,6 +28,14 @@ ROOT = Path(__file__).parents[1]
 REAL_DATA = ROOT.parent / "shared" / "data" / "klue"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module of lengthy tests for `make test`; some of them load spaCy, GLiNER or Ray."""
+    if config.option.markexpr != "not lengthy" or collection_path.suffix != ".py":
+        return None
+    is_lengthy = "\npytestmark = pytest.mark.lengthy\n" in collection_path.read_text("utf-8")
+    return is_lengthy or (collection_path.parent.name == "systems" and collection_path.name != "conftest.py") or None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the measurements and files of tests out of the user's cache, and their texts in English."""

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -154,9 +153,3 @@ def deaf() -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
         for connection in taken:
             connection.close()
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began

@@ -17,7 +17,6 @@ from typing import Any
 import click
 import pytest
 
-from danseo import __version__
 from danseo.cli import cli
 from danseo.data.prediction_file import write_predictions
 from danseo.data.sample import SAMPLE
@@ -94,14 +93,6 @@ def test_tasks_as_json(invoke: Run, sample: Path) -> None:
         assert described["files"] == {s: str(sample / task.folder / task.file(s)) for s in ("train", "dev")}
         assert invoke("tasks", task.name).out == invoke("tasks", task.short).out
     assert Path(invoke("tasks", "nli", "--data", "sample", "--json").json["files"]["dev"]).is_relative_to(SAMPLE)
-
-
-def test_one_task(invoke: Run) -> None:
-    result = invoke("tasks", "Ner")
-    assert result.code == 0
-    for text in ("named entity recognition", "B-PS, I-PS", "ner/char_f1@paper-1"):
-        assert text in result.out
-    assert invoke("tasks", "ner", "--json").json["labels"][-1] == "O"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -337,13 +328,6 @@ def test_compare_fails_if_a_system_is_significantly_worse(invoke: Run, three: li
         assert invoke("compare", "nli", "dev", *files, *options, "--json").json["n"] == 140
 
 
-def test_compare_table(invoke: Run, three: list[Path], sample: Path) -> None:
-    result = invoke("compare", "nli", "dev", *three, "--data", sample, "--resamples", 200)
-    assert (result.code, result.err) == (0, "")
-    for text in ("good − weak", "p (Holm)", "detectable", "n = 140"):
-        assert text in result.out
-
-
 def test_compare_shows_the_headline_and_all_only_when_asked(
     invoke: Run, system: Callable[..., Path], sample: Path, tmp_path: Path
 ) -> None:
@@ -536,10 +520,6 @@ def test_every_command_and_option_has_a_help_text() -> None:
         assert all(each.param_type_name == "argument" or each.help for each in command.params), command.name
         commands += getattr(command, "commands", {}).values()
     assert len(commands) > 30
-
-
-def test_version(invoke: Run) -> None:
-    assert invoke("--version").out == f"danseo, version {__version__}\n"
 
 
 def test_interrupt(system: Callable[..., Path], sample: Path) -> None:

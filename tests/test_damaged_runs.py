@@ -103,7 +103,7 @@ def test_odd_things_in_the_place_of_files(runs, small, tmp_path, family, name, o
 
 @pytest.mark.parametrize(
     ("family", "name", "count"),
-    [("majority", "model/majority.json", 40), ("majority", "scores.json", 40), ("majority", "environment.json", 20),
+    [("majority", "model/majority.json", 25), ("majority", "scores.json", 25), ("majority", "environment.json", 20),
      ("linear", "model/linear.json", 10), ("encoder", "model/danseo.json", 20),
      ("encoder", "compute.json", 20)],
 )  # fmt: skip

@@ -78,7 +78,7 @@ def results(run: Run) -> dict[str, bytes]:
 # Determinism
 
 
-@pytest.mark.parametrize("task", list(TASKS))
+@pytest.mark.parametrize("task", ["ynat", "sts", "ner", "dp", "mrc", "wos"])
 def test_the_same_settings_twice_give_the_same_bytes(small, encoder, tmp_path, task):
     config = quick_config(task, encoder("bert"), max_train_samples=24)
     first, second = (run_experiment(config, small, tmp_path / part, quiet=True) for part in "ab")
@@ -341,8 +341,7 @@ def fitted(task: str, folder: Path, sample: Path, root: Path, **settings) -> tup
 
 
 @pytest.mark.parametrize(
-    ("family", "task"),
-    [*(("bert", t) for t in TASK_OF_KIND), *((f, t) for f in FAMILIES[1:] for t in ("ynat", "ner", "mrc"))],
+    ("family", "task"), [*(("bert", t) for t in TASK_OF_KIND), *((f, t) for f in FAMILIES[1:] for t in ("ynat", "mrc"))]
 )
 def test_every_family_and_every_task_type_is_trained_saved_and_loaded(sample, encoder, tmp_path, family, task):
     model, run, dev = fitted(task, encoder(family), sample, tmp_path)

@@ -1,4 +1,4 @@
-"""Without the optional packages: light commands work, and every other one names the extra to install.
+"""Without the optional packages: light commands work, and every other one names the extra; none contacts a machine.
 
 The environments are real ones: of this installation, only what the extras ask for.
 """
@@ -26,6 +26,7 @@ from danseo.extras import PACKAGES, find_extra, is_installed, require
 from danseo.scoring.score import baseline
 from danseo.tasks import TASKS
 from tests.conftest import ROOT, Result
+from tests.connections import read_attempts, watch_connections
 from tests.tiny import read_split
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -63,7 +64,11 @@ def make_environment(folder: Path, *extras: str, source: bool = True) -> Path:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("light") / "venv")
+    """The Python of an environment whose processes report where they connect to."""
+    folder = tmp_path_factory.mktemp("light")
+    python = make_environment(folder / "venv")
+    watch_connections(next(folder.glob("venv/lib/python*/site-packages")), folder)
+    return python
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +100,7 @@ from danseo.cli import main
 results = {}
 for command in json.load(sys.stdin):
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
-    before = {name for name in os.listdir() if name != "cache"}
+    before, os.environ["COMMAND"] = {name for name in os.listdir() if name != "cache"}, command
     try:
         main(command.split())
     except SystemExit as end:
@@ -203,6 +208,7 @@ def test_light_commands_work_without_any_extra(light: Path, work: Path) -> None:
     for command, (result, _) in run_commands(light, work, *WORKS).items():
         assert result.code == 0, (command, result.err)
         assert result.out, command
+    assert read_attempts(light.parents[2]) == []
 
 
 def assert_extra_is_named(result: Result, command: str, extras: str) -> None:
@@ -214,6 +220,7 @@ def test_other_commands_name_the_extra_and_leave_nothing(light: Path, work: Path
     for command, (result, left) in run_commands(light, work, *NEEDS).items():
         assert_extra_is_named(result, command, NEEDS[command])
         assert (result.out, left) == ("", []), command
+    assert read_attempts(light.parents[2]) == []
 
 
 def test_the_doctor_knows_what_is_there(light: Path, work: Path) -> None:

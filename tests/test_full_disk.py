@@ -117,13 +117,6 @@ def test_the_work_is_done_once_there_is_space(places, tmp_path):
     assert len(list((tmp_path / "runs").glob("*/scores.json"))) == 2
 
 
-def test_standard_output_that_is_full_ends_with_exit_code_1(places, tmp_path):
-    command = [sys.executable, "-m", "danseo", "tasks"]
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-    assert_failed(ended.returncode, ended.stderr)
-
-
 def test_a_really_full_disk(places, tmp_path):
     """A disk of some kilobytes, where this machine lets us make one."""
     disk = tmp_path / "disk"

@@ -202,9 +202,3 @@ def test_a_wide_plot_has_a_narrow_twin(figure: Any) -> None:
     wide, narrow = re.findall(r'class="figure \w+ (wide|narrow)"[^>]*viewBox="0 0 ([0-9.]+)', drawn)
     assert (wide[0], narrow[0]) == ("wide", "narrow")
     assert float(narrow[1]) <= 450 < float(wide[1])
-
-
-def test_a_chart_fits_with_long_names() -> None:
-    curves = [Curve("a long name of a run " * 3, [(0, 1), (5, 2)]) for _number in range(4)]
-    (width,) = re.findall(r'viewBox="0 0 ([0-9.]+)', draw_svg(Chart(curves, "x", "y"), "title"))
-    assert float(width) <= 430

@@ -1,6 +1,7 @@
 """Commands contact nothing but this machine, unless they name something elsewhere: attempts are counted, and refused.
 
-The commands run in an environment whose every Python process reports where its sockets connect to.
+The commands run in an environment whose every Python process reports where its sockets connect to. tests/test_extras.py
+runs the light commands in one.
 """
 
 import json
@@ -26,28 +27,10 @@ from danseo.experiment import run_experiment
 from danseo.scoring.score import baseline
 from danseo.tasks import TASKS
 from tests.conftest import ROOT
-from tests.test_extras import names_of
+from tests.connections import read_attempts, watch_connections
+from tests.test_extras import WORKS, names_of
 from tests.tiny import quick_config, read_split, tiny_decoder, tiny_encoder
 
-WATCH = """
-import os, sys
-
-def watch(event, arguments):
-    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-        address = arguments[1]
-        host = address[0] if isinstance(address, tuple) else None  # others are sockets of this machine
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
-        host = arguments[0]
-    else:
-        return
-    host = host.decode() if isinstance(host, bytes) else host
-    if isinstance(host, str) and host not in ("", "localhost", "::1") and not host.startswith("127."):
-        with open(LOG, "a") as file:
-            print(os.environ.get("COMMAND"), event, host, file=file)
-        raise ConnectionRefusedError(f"{host} is not this machine")
-
-sys.addaudithook(watch)
-"""
 DRIVER = """
 import json, os, sys, time
 from danseo.cli import main
@@ -65,29 +48,6 @@ for os.environ["COMMAND"] in sys.argv[1:]:
 with open("codes.json", "w") as file:
     json.dump(codes, file)
 """
-LIGHT = (
-    "tasks",
-    "settings ner --recipe official",
-    "configs",
-    "doctor --data sample",
-    "docs",
-    "completion fish",
-    "data check --data sample",
-    "data stats nli --data sample --json",
-    "data sample kept",
-    "data describe sample/ynat-v1.1/ynat-v1.1_train.json --out made/topics.toml",
-    "score ynat sample/ynat-v1.1/ynat-v1.1_dev.json base1/predictions/dev.jsonl",
-    "train ynat -m majority --data sample --runs made",
-    "compare base1 base2 --data sample",
-    "published ner --model klue/roberta-base",
-    "runs .",
-    "eval base1 --data sample",
-    "predict base1 lines.txt",
-    "ensemble base1 base2 --data sample --runs made",
-    "report base1 base2 --data sample --out made/report.html",
-    "export base1 --to bundle --out made/base.zip",
-    "leaderboard made/base.zip --data sample --out made/site",
-)
 PLAIN = "--set precision=fp32 --set attn_implementation=eager --set num_threads=1"
 SHORT = f"--set max_train_samples=24 --set epochs=1 --set evals_per_epoch=1 {PLAIN}"
 SMALL = (
@@ -135,9 +95,9 @@ def work(tmp_path_factory: pytest.TempPathFactory, sample: Path) -> Path:
     (folder / "grid.toml").write_text('[base]\ntask = "ynat"\nmodel = "majority"\n[grid]\nseed = [1, 2]\n')
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     packages = next((folder / "venv").glob("lib/python*/site-packages"))
-    (packages / "watch_connections.py").write_text(f"LOG = {str(folder / 'attempts.txt')!r}\n{WATCH}")
+    watch_connections(packages, folder)
     places = [path for path in sys.path if Path(path) in map(Path, site.getsitepackages()) or "site-packages" in path]
-    (packages / "a.pth").write_text("\n".join(["import watch_connections", str(ROOT / "src"), *places]))
+    (packages / "b.pth").write_text("\n".join([str(ROOT / "src"), *places]))
     return folder
 
 
@@ -169,14 +129,6 @@ def environment(**variables: str) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in hidden} | variables
 
 
-def attempts(work: Path) -> list[str]:
-    """Return what was tried, and forget it."""
-    log = work / "attempts.txt"
-    lines = log.read_text().splitlines() if log.exists() else []
-    log.unlink(missing_ok=True)
-    return lines
-
-
 def run(work: Path, *commands: str, **variables: str) -> dict[str, int]:
     """Run commands one after another in one process; return their exit codes."""
     (work / "codes.json").unlink(missing_ok=True)
@@ -191,33 +143,27 @@ def run(work: Path, *commands: str, **variables: str) -> dict[str, int]:
 
 def test_every_command_is_counted() -> None:
     for name in names_of(cli):
-        assert any(f"{command} ".startswith(f"{name} ") for command in (*LIGHT, *SLOW, *OFFLINE, *SERVING)), name
+        assert any(f"{command} ".startswith(f"{name} ") for command in (*WORKS, *SLOW, *OFFLINE, *SERVING)), name
 
 
 def test_attempts_are_seen(work: Path) -> None:
     trial = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-c', {trial!r}])"
     subprocess.run([str(work / "venv/bin/python"), "-c", child], capture_output=True, env=environment(COMMAND="trial"))
-    assert attempts(work) == ["trial socket.getaddrinfo 192.0.2.1"]
-
-
-def test_light_commands_contact_nothing(work: Path) -> None:
-    codes = run(work, *LIGHT)
-    assert attempts(work) == []
-    assert codes == dict.fromkeys(LIGHT, 0)
+    assert read_attempts(work) == ["trial socket.getaddrinfo 192.0.2.1"]
 
 
 @pytest.mark.nightly
 @pytest.mark.lengthy
 def test_other_commands_contact_nothing(trained: Path) -> None:
     codes = run(trained, *SLOW)
-    assert attempts(trained) == []
+    assert read_attempts(trained) == []
     assert {command: code for command, code in codes.items() if code not in (0, 3)} == {}
 
 
 def test_offline_not_even_the_hub_is_contacted(work: Path) -> None:
     codes = run(work, *OFFLINE, HF_HUB_OFFLINE="1")
-    assert attempts(work) == []
+    assert read_attempts(work) == []
     assert 0 not in codes.values()
 
 
@@ -245,7 +191,7 @@ def test_servers_contact_nothing(command: str, work: Path) -> None:
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert attempts(work) == []
+    assert read_attempts(work) == []
 
 
 @pytest.mark.nightly
@@ -255,5 +201,5 @@ def test_a_cluster_of_ray_stays_on_this_machine(work: Path) -> None:
     pytest.importorskip("ray")
     command = "sweep grid.toml --data sample --runs rays --executor ray"
     codes = run(work, command)
-    assert attempts(work) == []
+    assert read_attempts(work) == []
     assert codes == {command: 0}

@@ -1,6 +1,5 @@
 """Odd content of one file is one line, or is left out, and other runs are shown as ever."""
 
-import datetime
 import json
 import shutil
 from contextlib import suppress
@@ -12,7 +11,6 @@ from danseo.errors import DataError
 from danseo.experiment import run_experiment
 from danseo.export.base import ExportRequest
 from danseo.export.trackers import make_tracked_run
-from danseo.files import find_path_fault
 from danseo.models.registry import configure_run
 from danseo.rows import read_parquet
 from danseo.runs.index import find_runs
@@ -119,14 +117,6 @@ def test_dates_out_of_range_are_one_line(kind, tmp_path):
         read_parquet(path)
 
 
-def test_dates_are_read_as_ever(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"when": [datetime.date(2024, 2, 29)]}), tmp_path / "a.parquet")
-    assert read_parquet(tmp_path / "a.parquet") == [{"when": datetime.date(2024, 2, 29)}]
-
-
 # Names
 
 
@@ -163,8 +153,3 @@ def test_a_long_path_on_the_command_line_is_one_line(where, sample, invoke):
     result = invoke("train", task, "-m", "majority", "--data", data, "--runs", runs)
     assert result.code == 2
     assert "too long" in result.complaint
-
-
-def test_usual_paths_have_no_fault():
-    assert not find_path_fault("/data/한국어 자료/리뷰(1).csv")
-    assert not find_path_fault("owner/dataset@main:default/train")

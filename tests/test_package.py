@@ -37,7 +37,8 @@ def test_the_wheel_is_small_and_has_no_klue_data(wheel: Path) -> None:
     assert wheel.stat().st_size < MAX_BYTES
     with ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert {"danseo/py.typed", "danseo/__init__.pyi"} <= {*names}
+    assert {"danseo/py.typed", "danseo/__init__.pyi", "danseo/docs/guides/train.md"} <= {*names}
+    assert sum(name.startswith("danseo/data/sample/") and name.endswith(".gz") for name in names) == 42
     official = {task.file(split) for task in TASKS.values() for split in ("train", "dev")}
     assert not [name for name in names if Path(name).name.removesuffix(".gz") in official]
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests/", "bench/"))]
@@ -89,6 +90,7 @@ def test_commands_of_the_wheel_work_in_an_empty_environment(wheel: Path, tmp_pat
     scores = json.loads(run("danseo score nli dev runs/*/predictions/dev.jsonl --data sample --json"))
     assert scores["scores"][0]["id"] == "nli/accuracy@official-1"
     assert "report.html" in run("danseo report runs --data sample --out report.html")
+    assert run("danseo docs train") == (ROOT / "docs" / "guides" / "train.md").read_text("utf-8")
 
 
 def list_recipes() -> list[str]:

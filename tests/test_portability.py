@@ -1,4 +1,4 @@
-"""The light install needs no POSIX system; what does, says so in one line.
+"""The light install needs neither a POSIX system nor torch; what needs one says so in one line.
 
 Windows is imitated: danseo finds no module, function or constant there that Windows does not have.
 """
@@ -49,6 +49,7 @@ assert len(names) > 100
 for name in names:
     if not name.startswith({HEAVY!r}) and not name.endswith("__main__"):
         importlib.import_module(name)
+        assert "torch" not in sys.modules and "transformers" not in sys.modules, f"{{name}} loads them"
 """
 RUN = """
 from danseo.cli import main
@@ -87,7 +88,7 @@ def test_the_imitation_refuses_posix(tmp_path: Path) -> None:
     assert len(run_as_windows(TRIAL, tmp_path).out.splitlines()) == 3
 
 
-def test_light_modules_and_commands_work_without_posix(tmp_path: Path) -> None:
+def test_light_modules_and_commands_work_without_posix_and_torch(tmp_path: Path) -> None:
     result = run_as_windows(IMPORT + RUN.format(commands=COMMANDS), tmp_path)
     assert result.code == 0, result.err
     assert (tmp_path / "report.html").is_file()

@@ -76,6 +76,7 @@ def list_copied() -> list[str]:
     return [source for words in map(str.split, copies) for source in words[:-1]]
 
 
+@pytest.mark.lengthy
 def test_docker_gets_all_that_the_wheel_needs(tmp_path: Path) -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     for name in list_copied():

@@ -84,12 +84,6 @@ def test_every_task_reads_lines(name):
     assert all(isinstance(bad, BadLine) and bad.reason.startswith(f"line {bad.number}") for bad in found[1:])
 
 
-def test_settings_are_listed(invoke):
-    rows = invoke("settings", "--json").json["rows"]
-    assert ["train.max_grad_norm", "1.0", "Maximum norm of the gradient; 0 never clips."] in rows
-    assert all(meaning for _, _, meaning in rows)
-
-
 def test_a_run_has_its_baselines(invoke, linear, sample, tmp_path):
     document = invoke("train", "nli", "-m", "linear", "--data", sample, "--runs", tmp_path / "runs", "--json").json
     again = invoke("eval", linear, "--data", sample, "--json").json

@@ -1,5 +1,7 @@
 """Tiny random encoders of every family, and settings that train them in a moment."""
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,18 @@ def read_split(sample: Path, task: str, split: str, count: int | None = None) ->
 
 
 def tiny_encoder(folder: Path, sample: Path, family: str = "bert", **measures) -> Path:
-    """A checkpoint folder whose tokenizer knows the sample."""
+    """A checkpoint folder whose tokenizer knows the sample; a copy of one that was made before, if there is one."""
+    key = (sample, family, *sorted(measures.items()))
+    if key not in _ENCODERS:
+        _ENCODERS[key] = _make_encoder(Path(_KEPT.name) / str(len(_ENCODERS)), sample, family, **measures)
+    return shutil.copytree(_ENCODERS[key], folder, dirs_exist_ok=True)
+
+
+_KEPT = tempfile.TemporaryDirectory(prefix="danseo-tests-")
+_ENCODERS: dict[tuple, Path] = {}
+
+
+def _make_encoder(folder: Path, sample: Path, family: str, **measures) -> Path:
     texts = [
         example.text for task in ("ynat", "ner", "re", "mrc") for example in read_split(sample, task, "train", 100)
     ]

@@ -110,16 +110,6 @@ def test_names_of_bundles_are_escaped_and_never_leave_the_folder(bundles, files,
     assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in read_site(tmp_path / "site"))
 
 
-def test_systems_of_the_same_model_keep_apart(bundles, files, sample, tmp_path):
-    for name, model in (("a.zip", "majority"), ("b.zip", "majority, seed 42"), ("c.zip", "majority, seed 42, a.zip")):
-        (tmp_path / name).write_bytes(rename_model(files, model))
-    names = [tmp_path / "a.zip", tmp_path / "b.zip", tmp_path / "c.zip", bundles[0]]
-    written = write_leaderboard(names, tmp_path / "site", str(sample))
-    assert not written.failed
-    systems = [entry.system for entry in written.results[0].entries]
-    assert len(systems) == len(set(systems)) == 4
-
-
 def test_without_gold_data_nothing_is_written(bundles, tmp_path):
     with pytest.raises(DanseoError, match="--data") as error:
         write_leaderboard(bundles, tmp_path / "site", str(tmp_path))

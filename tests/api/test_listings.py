@@ -4,29 +4,14 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import click
 import pytest
-from click.testing import CliRunner
 
-from danseo.cli import cli
 from danseo.config.recipes import find_bundled_file, list_bundled_files, read_purpose
 from danseo.tasks import TASKS
 from tests.conftest import ROOT, Result
 
 Run = Callable[..., Result]
-
-
-@pytest.mark.parametrize("name", ["data", "tune"])
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_help_of_a_group_has_the_whole_help_of_its_commands(name: str, width: int) -> None:
-    group: Any = cli.commands[name]  # type: ignore[attr-defined]
-    assert isinstance(group, click.Group)
-    shown = CliRunner().invoke(cli, [name, "--help"], terminal_width=width).output
-    assert max(map(len, shown.splitlines())) <= width
-    for command in group.commands.values():
-        assert " ".join((command.help or "").split()) in " ".join(shown.split())
 
 
 def test_every_extra_named_anywhere_exists() -> None:
@@ -60,14 +45,6 @@ def test_settings_of_a_run(invoke: Run) -> None:
     assert "-m" in invoke("settings", "ner", "--recipe", "official").out
     assert read_rows(invoke("settings", "TC", "--json"))["train.max_length"][0] == "128"
     assert "Missing argument 'TASK'" in invoke("settings", "--recipe", "official").complaint
-
-
-def test_settings_differ_by_the_encoder(invoke: Run, tmp_path: Path) -> None:
-    (tmp_path / "large").mkdir()
-    (tmp_path / "large" / "config.json").write_text('{"model_type": "roberta", "hidden_size": 1024}')
-    result = invoke("settings", "ner", "--recipe", "official", "-m", tmp_path / "large", "--json")
-    assert read_rows(result)["train.learning_rate"][0] == "1e-05"
-    assert result.json["note"].endswith("ner-large.toml")
 
 
 def test_bundled_files_are_listed(invoke: Run) -> None:
@@ -126,12 +103,6 @@ def test_hints_fit_the_command(command: str, complaint: str, invoke: Run, tmp_pa
     result = invoke(*command.split())
     assert result.code == 2
     assert complaint in result.complaint
-
-
-def test_tasks_name_ways_to_get_data(invoke: Run, sample: Path) -> None:
-    for command in (("tasks",), ("tasks", "ner")):
-        assert "`danseo data get`" in invoke(*command).out
-        assert "danseo data get" not in invoke(*command, "--data", sample).out
 
 
 def test_pages_are_listed_and_printed(invoke: Run) -> None:

@@ -1,6 +1,5 @@
 """Settings of a command: an option beats --set, which beats --config, which beats the recipe; conflicts are errors."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from click.testing import CliRunner
 
 from danseo.api.training import configure_masked_training, configure_training
 from danseo.cli import cli
-from danseo.cli.train import train_command
 from danseo.config.mlm import CorefConfig, PretrainConfig
 from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
@@ -98,13 +96,6 @@ def test_the_same_option_twice(command: str) -> None:
         parse(command, [*needed, "--epochs", "1", "--epochs", "2"])
 
 
-def test_a_required_option_is_missing() -> None:
-    with pytest.raises(click.UsageError) as caught:
-        train_command.make_context("train", ["ner"])
-    assert caught.value.format_message().startswith("Missing option '-m'")
-    assert train_command.make_context("train", ["ner", "-m", "x"]).params["epochs"] is None
-
-
 @pytest.fixture
 def sweep(tmp_path: Path, sample: Path) -> Callable[..., Any]:
     def make(text: str, *settings: str) -> Any:
@@ -131,12 +122,3 @@ def test_tuning(option: list[str], tmp_path: Path) -> None:
     command = ["tune", "train", "ynat", "-m", "majority", "--space", str(tmp_path / "space.toml"), "--data", "sample"]
     result = CliRunner().invoke(cli, [*command, *option])
     assert "train.epochs is given on the command line, and searched for" in str(result.exception)
-
-
-def test_settings_lists_the_values_of_a_run(file: Path, recipe: str) -> None:
-    result = CliRunner().invoke(
-        cli, ["settings", "ner", "--recipe", recipe, "--config", str(file), "--set", "epochs=4", "--json"]
-    )
-    rows = {row[0]: row[1] for row in json.loads(result.stdout)["rows"]}
-    assert (rows["train.epochs"], rows["train.batch_size"], rows["train.warmup_ratio"]) == ("4.0", "5", "0.6")
-    assert "run_type" not in rows

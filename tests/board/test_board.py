@@ -1,7 +1,6 @@
 """The board over the bundled sample: what it shows, and what it refuses."""
 
 import json
-import os
 import shutil
 import time
 from http.client import HTTPConnection
@@ -21,7 +20,6 @@ from danseo.board.app import (  # noqa: E402
 )
 from danseo.board.pages import (  # noqa: E402
     PER_PAGE,
-    PageBuilder,
     make_runs_page,
 )
 from danseo.board.run_cache import (  # noqa: E402
@@ -215,15 +213,6 @@ def test_a_masked_model_in_training_shows_its_progress(tmp_path):
     assert (one["run"], one["page"], one["percent"], one["loss"]) == ("small", "masked", 25.0, 7.5)
 
 
-def test_an_old_snapshot_is_not_served(folder, tmp_path, monkeypatch):
-    index = RunCache(tmp_path)
-    index.snapshot()
-    shutil.copytree(next(folder.glob("ynat--linear*")), tmp_path / "ynat--late")
-    monkeypatch.setattr("danseo.board.run_cache._PAUSE", 0.0)
-    monkeypatch.setattr("danseo.board.run_cache._MAX_AGE", 0.0)
-    assert "run/ynat--late" in index.snapshot().by_key
-
-
 def test_a_run_that_comes_is_seen_and_one_that_goes_is_not(folder, monkeypatch):
     monkeypatch.setattr("danseo.board.run_cache._PAUSE", 0.0)
     index = RunCache(folder)
@@ -233,19 +222,6 @@ def test_a_run_that_comes_is_seen_and_one_that_goes_is_not(folder, monkeypatch):
     assert "run/ynat--new" in index.refresh().by_key
     shutil.rmtree(folder / "ynat--new")
     assert "run/ynat--new" not in index.refresh().by_key
-
-
-def test_a_new_search_opens_no_run_again(folder, sample, monkeypatch):
-    site = PageBuilder(RunCache(folder, str(sample)))
-    assert "ynat--linear" in (site.html("runs", {}) or "")
-    opened = []
-    real = os.scandir
-    monkeypatch.setattr("danseo.report.mlm_page.os.scandir", lambda path: opened.append(Path(path)) or real(path))
-    monkeypatch.setattr("danseo.runs.store.read_config", lambda path: pytest.fail(f"{path} is read again"))
-    monkeypatch.setattr("danseo.board.pages._CACHE_SECONDS", 1e-6)  # what is kept for some seconds has run out
-    assert "1 of 4 runs" in (site.html("runs", {"q": ["majority"]}) or "")
-    assert opened
-    assert not {str(path) for path in opened} & site.index.snapshot().collection.keys.keys()
 
 
 def test_the_list_is_cut_into_pages(folder):

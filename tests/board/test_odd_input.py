@@ -91,11 +91,12 @@ def test_corrupted_files_are_no_failure(folder, sample, tmp_path, name):
 
 
 @pytest.mark.parametrize("odd", [as_pipe, as_folder, as_device], ids=lambda odd: odd.__name__)
-@pytest.mark.parametrize("name", FILES)
-def test_odd_things_in_the_place_of_files(folder, sample, tmp_path, name, odd):
+@pytest.mark.parametrize("start", range(3))
+def test_odd_things_in_the_place_of_files(folder, sample, tmp_path, start, odd):
     runs = shutil.copytree(folder, tmp_path / "runs")
-    put_in_place(place(runs, name), odd)
-    look(runs, sample)
+    for name in FILES[start::3]:
+        put_in_place(place(runs, name), odd)
+        look(runs, sample)
 
 
 ODD_JSON = (
@@ -130,10 +131,10 @@ ODD = ("9" * 5000, "-1", "0", "1e9", "٣", "²", "NaN", "\x00", "\udcff", "가" 
 
 
 @pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
-@pytest.mark.parametrize("name", ["page", "q", "run", ""])
+@pytest.mark.parametrize("name", ["page", "q", "run"])
 def test_odd_queries(board, name, value):
     text = quote(value.encode("utf-8", "surrogateescape"), safe="")
-    for page in ("runs", "compare", "runs.json", "live.json", "task/ynat"):
+    for page in ("runs", "compare", "runs.json"):
         status, _, _ = board.ask(f"/{page}?{name}={text}&{name}={text}")
         assert status == 200
         assert board.ask(f"/{page}?{text}")[0] == 200

@@ -92,38 +92,12 @@ def test_every_file_loads_and_fits_its_task(path):
         assert set(COLUMNS) <= settings.keys(), "an official recipe leaves nothing to danseo's defaults"
 
 
-@pytest.mark.parametrize("recipe", ["default", "official"])
-def test_every_task_has_a_file(recipe):
-    names = {path.stem.split("-")[0] for path in FILES if path.parent.name == recipe}
-    assert names == set(TASKS)
-
-
-def test_the_settings_given_win_over_the_recipe():
-    config = configure_run("ner", "klue/roberta-base", "official", {"learning_rate": 1e-4, "seed": 3})
-    assert (config.train.learning_rate, config.seed, config.train.epochs) == (1e-4, 3, 3)
-    assert config.recipe == "official"
-
-
-def test_a_recipe_of_ones_own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text("[train]\nepochs = 7\n")
-    config = configure_run("ner", "klue/roberta-base", str(path), {})
-    assert (config.train.epochs, config.recipe) == (7, str(path))
-    with pytest.raises(DanseoError):
-        configure_run("ner", "klue/roberta-base", str(tmp_path / "none.toml"), {})
-
-
 def test_an_unknown_recipe_lists_the_known():
     with pytest.raises(DanseoError, match="no recipe 'offical'; known: default, llm, official"):
         find_recipe_file("offical", "ner")
     for name, fault in (("k" * 3000, "is too long"), ("a\0b", "NUL"), ("k" * 3000 + ".toml", "is too long")):
         with pytest.raises(DanseoError, match=fault):
             find_recipe_file(name, "ner")
-
-
-def test_the_encoder_is_looked_at_only_where_the_recipe_depends_on_it():
-    assert encoder_facts("no/such-model", "default") is None
-    assert encoder_facts("majority", "official") is None
 
 
 @pytest.mark.parametrize(("hidden", "epochs"), [(768, 10), (1024, 15)])

@@ -7,10 +7,8 @@ import pytest
 
 from danseo.config.base import (
     full_name,
-    list_settings,
     parse_assignment,
     read_settings,
-    setting_help,
     to_toml,
     update_config,
 )
@@ -49,17 +47,6 @@ def test_a_config_written_as_toml_reads_back_the_same(tmp_path: Path, settings):
     document = tomllib.loads(to_toml(config))
     assert list(document["train"]) == list(TrainSettings.model_fields)
     assert list(document["encoder"]) == list(EncoderSettings.model_fields)
-
-
-def test_every_setting_has_a_help_text():
-    for name in list_settings(RunConfig):
-        assert setting_help(name, RunConfig).endswith("."), name
-
-
-def test_few_settings_share_their_last_name():
-    short = [path.split(".")[-1] for path in list_settings(RunConfig)]
-    shared = {"lora_rank", "lora_alpha", "lora_dropout", "label_names"}
-    assert {name for name in short if short.count(name) > 1} == shared
 
 
 @pytest.mark.parametrize(

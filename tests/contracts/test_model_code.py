@@ -7,15 +7,15 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-pytest.importorskip("torch")
-pytest.importorskip("gliner2")
-pytest.importorskip("spacy")
+if not all(map(find_spec, ("torch", "gliner2", "spacy"))):  # without importing them for other tests
+    pytest.skip("torch, gliner2 or spacy is not installed", allow_module_level=True)
 
 from danseo.cli import cli
 from danseo.config.base import update_config

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -64,12 +63,6 @@ def test_punctuation_is_between_words_outside_of_entities():
     assert insert_punctuation(TextExample("b", "한낱말", "사회"), random.Random(1)).text == "한낱말"
 
 
-def test_both_texts_of_a_pair_get_punctuation(sample):
-    train = read_split(sample, "nli", "train", 5)
-    augmented = augment_examples(TASKS["nli"], train, "aeda", 1)[5:]
-    assert all(new.pair != old.pair for new, old in zip(augmented, train, strict=True))
-
-
 def test_swapped_entities_have_the_same_type_and_particle_class(train):
     originals = {example.guid: example for example in train}
     words = {(e.type, e.word) for example in train for e in (example.subject, example.object)}
@@ -103,9 +96,3 @@ def test_the_inverse_of_a_relation():
 def test_wrong_methods(task, text, message):
     with pytest.raises(DanseoError, match=message):
         augment_examples(TASKS[task], [], text, 1)
-
-
-def test_repeated_guid(train):
-    repeated = replace(train[1], guid=f"{train[0].guid}+aeda")
-    with pytest.raises(DanseoError, match="already has the guid"):
-        augment_examples(RE, [train[0], repeated], "aeda", 1)

@@ -1,10 +1,7 @@
 """KLUE from a stub Hub: its parquet files give the official examples; a failed download is one line."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -15,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danseo.data.download import get_files
-from danseo.data.find import check_files, find_file, load
+from danseo.data.find import check_files, load
 from danseo.errors import DataError, NetworkError
 from danseo.tasks import TASKS
 from tests.hostile import closed_port
@@ -255,14 +252,6 @@ def test_odd_note_in_the_file(note, tmp_path):
         TASKS["ynat"].read(path)
 
 
-def test_several_shards_are_refused(tmp_path):
-    for shard in range(2):
-        write(tmp_path, f"nli/train-0000{shard}-of-00002.parquet", parquet_bytes(HUB["nli"]))
-    with pytest.raises(DataError, match="2 parquet files for train; join them"):
-        find_file(TASKS["nli"], "train", tmp_path)
-    assert [report.verdict for report in check_files(tmp_path, [TASKS["nli"]])] == ["corrupted", "missing"]
-
-
 # Downloading
 
 TRAIN, DEV = (f"nli/{split}-00000-of-00001.parquet" for split in ("train", "validation"))
@@ -434,27 +423,3 @@ def test_server_that_never_answers(tmp_path, monkeypatch):
         silent.listen()
         set_endpoint(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert "cannot be reached" in download_error(tmp_path)
-
-
-PROGRAM = """
-import sys; from pathlib import Path
-from danseo.errors import DanseoError; from danseo.data.download import get_files; from danseo.tasks import TASKS
-assert "huggingface_hub" not in sys.modules
-try:
-    print(len(get_files([TASKS["sts"]], "hub", Path(sys.argv[1]), lambda line: None)))
-except DanseoError as error:
-    sys.exit(f"{type(error).__name__} {error}")
-"""
-
-
-@pytest.mark.parametrize("offline", ["0", "1"])
-def test_environment_of_a_new_process(offline, hub, tmp_path):
-    environment = {**os.environ, "HF_HUB_OFFLINE": offline, "HF_HOME": str(tmp_path / "hf")}
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "data")]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if offline == "1":
-        assert result.stderr.startswith("NetworkError HF_HUB_OFFLINE is set")
-        assert hub.requests == []
-    else:
-        assert (result.stdout, result.stderr) == ("2\n", "")
-        assert not (tmp_path / "hf").exists()

@@ -8,17 +8,7 @@ from pathlib import Path
 import pytest
 
 from danseo.data.download import get_files
-from danseo.data.find import (
-    OFFICIAL_SHA256,
-    FileReport,
-    cache_root,
-    check_files,
-    data_hashes,
-    data_root,
-    find_file,
-    load,
-    require_file,
-)
+from danseo.data.find import OFFICIAL_SHA256, cache_root, check_files, data_root, find_file, load, require_file
 from danseo.errors import DataError
 from danseo.files import content_sha256
 from danseo.tasks import TASKS
@@ -83,14 +73,6 @@ def test_files_are_found_in_a_fixed_order(tmp_path):
         assert find_file(NLI, "train", tmp_path) is None
 
 
-def test_plain_and_packed_files_have_the_same_examples_and_hashes(tmp_path):
-    for folder, suffix in (("a", ""), ("b", ".gz")):
-        write(tmp_path / folder / f"{DEV}{suffix}", nli_rows(2))
-        write(tmp_path / folder / NLI.file("train"), nli_rows(3))
-    assert load(NLI, "dev", tmp_path / "a") == load(NLI, "dev", tmp_path / "b")
-    assert data_hashes(NLI, tmp_path / "a") == data_hashes(NLI, tmp_path / "b")
-
-
 def test_missing_files_and_impossible_paths(tmp_path):
     with pytest.raises(DataError) as caught:
         require_file(NLI, "dev", tmp_path / "none")
@@ -108,14 +90,6 @@ def check_part(task, root, part="dev", rows=None):
     task = task if rows is None else replace(task, official_rows={"dev": rows}, companions={})
     report = next(report for report in check_files(root, [task]) if report.part == part)
     return report.verdict, report.note
-
-
-def test_reports(tmp_path):
-    path = write(tmp_path / NLI.folder / f"{DEV}.gz", nli_rows(2))
-    missing, report = check_files(tmp_path, [NLI])
-    assert report == FileReport("nli", "dev", path, 2, 3000, content_sha256(path), "subset", "2 of 3000 rows")
-    assert (missing.verdict, missing.path, missing.rows, missing.sha256) == ("missing", None, None, None)
-    assert NLI.file("train") in missing.note
 
 
 STS_ROW = {"guid": "klue-sts-v1_dev_00000", "sentence1": "가", "sentence2": "나", "labels": {"real-label": 4.25}}
@@ -264,12 +238,6 @@ def test_changed_source_replaces_copied_files_but_never_those_of_the_user(tmp_pa
     with pytest.raises(DataError, match="already there with other content"):
         copy(source, own)
     assert len(load(NLI, "dev", own)) == 5
-
-
-def test_folder_may_be_its_own_source(tmp_path):
-    write(tmp_path / NLI.folder / f"{DEV}.gz", nli_rows(2))
-    assert copy(tmp_path, tmp_path) == []
-    assert files_in(tmp_path) == ["hashes.json", f"{NLI.folder}/{DEV}.gz"]
 
 
 # The real files

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from danseo.data.prediction_file import read_predictions, write_predictions
-from danseo.errors import DanseoError, PredictionError
+from danseo.errors import PredictionError
 from danseo.records import (
     DialogueExample,
     Entity,
@@ -17,7 +17,7 @@ from danseo.records import (
     TextExample,
 )
 from danseo.scoring.score import NAMES, baseline, score
-from danseo.scoring.tables import find_skipped_metrics, score_file
+from danseo.scoring.tables import find_skipped_metrics
 from danseo.tasks import TASKS
 
 PAIR = "가온 서울", Entity("가온", 0, 2, "ORG"), Entity("서울", 3, 5, "LOC")
@@ -83,13 +83,6 @@ def test_bad_files(lines, message, read_error):
     assert read_error("ynat", *lines).startswith(message)
 
 
-def test_empty_and_missing_files(tmp_path):
-    (tmp_path / "empty.jsonl").write_text("\n")
-    for name in ("empty.jsonl", "nowhere.jsonl"):
-        with pytest.raises(DanseoError, match=f"{name} is (empty|missing)"):
-            read_predictions(tmp_path / name, TASKS["ynat"], EXAMPLES["ynat"], partial=True)
-
-
 @pytest.mark.parametrize(
     ("name", "answer", "message"),
     [
@@ -139,12 +132,6 @@ def test_legal_but_odd_answers(name, answer, expected, read):
     assert score(TASKS[name], EXAMPLES[name][:1], [prediction], rounds=0)
 
 
-def test_repeated_slot_value_counts_once(read):
-    once, twice = (read("wos", record("a", ["식당-이름-가온"] * times), record("b", [])) for times in (1, 2))
-    scores = [score(TASKS["wos"], EXAMPLES["wos"], predictions, rounds=0) for predictions in (once, twice)]
-    assert [s.value for s in scores[0]] == [s.value for s in scores[1]] == [100, 100, 100]
-
-
 def test_relations_need_probabilities_unless_auprc_is_skipped(read, read_error):
     probabilities = {"org:members": 0.75, "no_relation": 0.25}
     lines = record("b", "no_relation", probabilities=probabilities), record("a", "org:members")
@@ -172,18 +159,6 @@ def test_relations_need_probabilities_unless_auprc_is_skipped(read, read_error):
 def test_wrong_probabilities(name, probabilities, message, read_error):
     answer = {"re": "org:members", "ynat": "사회", "mrc": ""}[name]
     assert message in read_error(name, record("a", answer, probabilities=probabilities))
-
-
-@pytest.mark.parametrize(
-    ("name", "answer", "probabilities"),
-    [
-        ("ynat", "사회", {"사회": 1 + 1e-7, "정치": 0}),  # rounding
-        ("ner", ["B-PS", "I-PS"], [{"B-PS": 0.9, "O": 0.1}, {"I-PS": 1.0}]),
-    ],
-)
-def test_probabilities_are_kept(name, answer, probabilities, read):
-    (prediction,) = read(name, record("a", answer, probabilities=probabilities), partial=True)
-    assert prediction.probabilities == probabilities
 
 
 @pytest.mark.parametrize(
@@ -216,21 +191,3 @@ def test_written_predictions_are_read_back(name, model, sample, tmp_path):
     write_predictions(tmp_path / "p.jsonl", reversed(predictions))
     assert read_predictions(tmp_path / "p.jsonl", task, examples) == predictions
     assert "\\u" not in (tmp_path / "p.jsonl").read_text()
-
-
-def test_partial_scores_are_marked(sample, tmp_path):
-    task = TASKS["nli"]
-    gold = sample / task.folder / task.file("dev")
-    examples = task.read(gold)
-    write_predictions(tmp_path / "p.jsonl", baseline("oracle", task, examples)[:5])
-    result = score_file(task, examples, gold, tmp_path / "p.jsonl", partial=True, rounds=0)
-    assert (result.n, result.is_partial) == (5, True)
-    assert "PARTIAL: 5 of" in result.tables()[0].note
-
-
-def test_skip_names_metrics():
-    assert find_skipped_metrics(TASKS["nli"], ["macro_f1"]) == ["nli/macro_f1@plain-1"]
-    assert find_skipped_metrics(TASKS["nli"], ["nli/macro_f1@plain-1"]) == ["nli/macro_f1@plain-1"]
-    for names, message in ((["auprc"], "no such metric"), (["macro_f1", "accuracy"], "leaves no metric")):
-        with pytest.raises(DanseoError, match=message):
-            find_skipped_metrics(TASKS["nli"], names)

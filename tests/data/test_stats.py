@@ -1,29 +1,22 @@
 """Statistics of data: every rule on a toy set counted by hand, and known facts of the real files."""
 
 import json
-import math
 import time
 import warnings
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from danseo.data.find import load_splits
-from danseo.data.stats import describe, get_view
+from danseo.data.stats import describe
 from danseo.data.stats.characters import classify_character
-from danseo.data.stats.classification import measure_overlap
 from danseo.data.stats.dialogue_state import get_value, select_last_turns
-from danseo.data.stats.duplicates import CONFLICT, NEAR, SAME, remove_punctuation
-from danseo.data.stats.labels import cumulative_shares, find_source, percentile
+from danseo.data.stats.duplicates import CONFLICT, NEAR, SAME
 from danseo.data.stats.parsing import count_roots, has_crossing_arcs, has_loop
-from danseo.data.stats.relation import contradicts_prefix, measure_gap
 from danseo.data.stats.tagging import count_orphans
-from danseo.data.stats.view import expected_variation, kl_divergence, total_variation
 from danseo.display.plots.image_files import save_figures
 from danseo.display.table import to_markdown
-from danseo.errors import DanseoError
 from danseo.records import DialogueExample, Entity, ParseExample, QuestionExample, RelationExample, TextExample
 from danseo.tasks import TASKS, get_task
 
@@ -92,24 +85,6 @@ def test_every_task_and_every_choice_of_splits_can_be_described(task, names):
         assert to_markdown(table)
 
 
-def test_train_comes_first():
-    assert list(describe(get_task("ynat"), {"dev": TOY["ynat"], "train": TOY["ynat"]}).rows) == ["train", "dev"]
-
-
-@pytest.mark.parametrize("splits", [{}, {"train": []}])
-def test_nothing_to_describe_is_an_error(splits):
-    with pytest.raises(DanseoError, match="no examples of ynat"):
-        describe(get_task("ynat"), splits)
-
-
-def test_guids_of_the_other_split_are_reported():
-    train = [headline(0, "가", "경제"), headline(1, "나", "정치", "dev")]
-    dev = [headline(1, "나", "정치", "dev")]
-    note = describe_table("ynat", "TC", train=train, dev=dev).note
-    assert "1 of the train examples have guids of dev." in note
-    assert "1 guids are in both splits, such as ynat-v1_dev_00001." in note
-
-
 # Labels
 
 
@@ -124,48 +99,6 @@ def test_label_counts_shares_and_ratio():
     assert "Never seen: 사회, 생활문화, 세계, IT과학, 스포츠." in table.note
 
 
-def test_distances_between_distributions():
-    before, after = Counter(a=3, b=1), Counter(a=1, b=1)
-    assert total_variation(before, after) == 0.25
-    assert kl_divergence(before, after) == pytest.approx(0.5 * math.log2(0.5 / 0.75) + 0.5)
-    assert kl_divergence(before, Counter(c=1)) == math.inf
-    # one label in two at half each: |difference| of n=m=100 has mean sqrt(2 * 0.25 * 0.02 / pi)
-    assert expected_variation(Counter(a=50, b=50), Counter(a=50, b=50)) == pytest.approx(math.sqrt(0.01 / math.pi))
-
-
-def test_a_label_of_dev_alone_has_no_ratio():
-    splits = {"train": [headline(0, "가", "경제")], "dev": [headline(1, "나", "정치", "dev")]}
-    table = describe_table("ynat", "Labels: the topic", **splits)
-    assert cells(table, "정치", "train", "dev", "dev/train") == [0, 1, None]
-    assert "infinite: only dev has 정치" in table.note
-
-
-@pytest.mark.parametrize(
-    ("score", "name"), [(0, "0–0.5"), (0.49, "0–0.5"), (3.0, "3–3.5"), (5.0, "4.5–5"), (-1, "0–0.5")]
-)
-def test_scores_fall_into_half_points(score, name):
-    assert get_view(get_task("sts")).labels(pair(0, "가", "나", score)) == (name,)
-
-
-def test_share_of_similar_pairs():
-    examples = [pair(k, f"{k}", f"{k}!", score) for k, score in enumerate((2.9, 3.0, 4.5, 0.0))]
-    table = describe_table("sts", "Pairs", train=examples)
-    assert cells(table, "score of 3.0 or more", "train", "train %", "for example") == [2, 50, examples[1].guid]
-
-
-@pytest.mark.parametrize(
-    ("guid", "source"),
-    [
-        ("klue-ner-v1_dev_00000-wikitree", "wikitree"),
-        ("klue-dp-v1_train_00012_airbnb", "airbnb"),
-        ("klue-ner-v1_dev_00000", None),
-        ("wos-v1_dev_00008-0", None),
-    ],
-)
-def test_sources_at_the_end_of_guids(guid, source):
-    assert find_source(TextExample(guid, "가", ())) == source
-
-
 def test_labels_by_source():
     rows = [("neutral", "NSMC"), ("neutral", "NSMC"), ("entailment", "NSMC"), ("entailment", "policy")]
     examples = [pair(k, f"{k}", f"{k}!", gold, source) for k, (gold, source) in enumerate(rows)]
@@ -174,24 +107,7 @@ def test_labels_by_source():
     assert cells(table, "policy", "n", "entailment %") == [1, 100]
 
 
-def test_one_source_makes_no_table():
-    titles = [table.title for table in describe(get_task("ynat"), {"train": TOY["ynat"]}).tables]
-    assert not any("source" in title for title in titles)
-
-
 # Lengths
-
-
-def test_percentiles_are_lengths_that_occur():
-    assert [percentile(range(1, 11), share) for share in (1, 10, 50, 90, 95, 99, 100)] == [1, 1, 5, 9, 10, 10, 10]
-    assert percentile([7], 50) == 7
-
-
-def test_length_table():
-    examples = [headline(k, "가" * k, "경제") for k in range(1, 101)]
-    rows = describe_table("ynat", "Lengths", train=examples).rows
-    assert rows == [("title", "characters", "train", 50, 90, 95, 99, 100, 50.5)]
-    assert cumulative_shares([1, 1, 3, 8]) == [(1, 50), (3, 75), (8, 100)]
 
 
 # Duplicates
@@ -202,12 +118,6 @@ def duplicates(name, **splits):
     tables = describe(get_task(name), splits).tables
     counts, *guids = [table for table in tables if table.title.startswith("Duplicates")]
     return counts, {row[:2]: row[2] for table in guids for row in table.rows}
-
-
-def test_removing_punctuation_leaves_letters_and_digits():
-    assert remove_punctuation("‘5G’ 시대, 왔다…!_") == "5G시대왔다"
-    assert remove_punctuation("?!") == "?!"  # or all such texts would be one
-    assert remove_punctuation("ㅋㅋ ᄏ") == "ㅋㅋᄏ"
 
 
 def test_identical_conflicting_and_nearly_identical_inputs():
@@ -236,17 +146,6 @@ def test_identical_conflicting_and_nearly_identical_inputs():
     assert (CONFLICT, "dev in train") not in guids
 
 
-def test_clean_data_needs_no_guids():
-    assert duplicates("ynat", train=TOY["ynat"])[1] == {}
-
-
-def test_exchanged_sentences():
-    examples = [pair(0, "가", "나", 1.0), pair(1, "나", "가", 2.0), pair(2, "나", "가", 2.0), pair(3, "다", "다", 5.0)]
-    counts, guids = duplicates("sts", train=examples)
-    assert cells(counts, "pair, sentences exchanged", "train") == [1]
-    assert guids["pair, sentences exchanged", "train"] == (examples[0].guid, examples[1].guid)
-
-
 def test_exchanged_roles_and_shared_sentences():
     text = "철수는 삼성에 다니고 영희는 논다."
     examples = [
@@ -260,16 +159,6 @@ def test_exchanged_roles_and_shared_sentences():
     assert cells(counts, "sentence", "train") == [2]
     assert cells(counts, SAME, "train") == [0]  # other entities make another input
     assert cells(counts, NEAR, "train") == [1]
-
-
-def test_dialogues_are_equal_if_all_turns_are():
-    examples = [
-        DialogueExample(f"wos-v1_train_0000{k}-0", f"wos-v1_train_0000{k}", ("안녕하세요",), gold)
-        for k, gold in enumerate([(), ("숙소-지역-강남",)])
-    ]
-    counts, _ = duplicates("wos", train=examples)
-    assert cells(counts, SAME, "train") == [1]
-    assert cells(counts, CONFLICT, "train") == [1]
 
 
 # Characters
@@ -310,18 +199,7 @@ def test_character_counts_per_split():
     assert "NFC would change" in table.note
 
 
-def test_decomposed_korean_changes_under_nfc():
-    examples = [headline(0, "\u1100\u1161", "사회"), headline(1, "가", "사회")]
-    table = describe_table("ynat", "Unusual characters", train=examples)
-    assert cells(table, "NFC would change", "rows", "for example") == [1, "ynat-v1_train_00000"]
-
-
 # Pairs and entities
-
-
-def test_overlap_counts_pairs_of_characters():
-    assert measure_overlap(pair(0, "비가 왔다", "비가 온다", "neutral")) == 33  # 비가, 가온, 온다
-    assert measure_overlap(pair(0, "비가 왔다", "비", "neutral")) == 0
 
 
 def test_type_pairs_and_their_labels():
@@ -355,16 +233,6 @@ def test_entity_checks_of_relations():
         "first match of the subject is another place",
     }
     assert sum(row[2] == 0 for row in table.rows) == 5
-
-
-def test_gap_and_overlap_of_entities():
-    example = relation(0, "철수는 삼성에", "철수", "삼성", "no_relation")
-    assert measure_gap(example) == 2
-    entities = Entity("한국은행", 0, 4, "ORG"), Entity("한국", 0, 2, "LOC")
-    inner = RelationExample("g", "한국은행", *entities, "no_relation")
-    assert measure_gap(inner) == 0
-    assert cells(describe_table("re", "Subjects", dev=[inner]), "entities overlap", "dev") == [1]
-    assert not contradicts_prefix(inner)
 
 
 def test_memorised_pairs():

@@ -3,7 +3,6 @@
 import math
 from io import StringIO
 
-import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -26,24 +25,6 @@ def test_tables_print_korean_in_line():
     assert cell_len(first.rstrip()) == cell_len(second.rstrip())  # numbers end in the same column
 
 
-def test_numbers_and_guids_are_not_broken_in_narrow_tables():
-    rows = [("아주 긴 설명이 있는 행이라서 줄을 바꾸어야 한다", 123456, "klue-ner-v1_train_00003_wikitree")]
-    text = "\n".join(print_lines(Table("t", ("무엇", "how many of them", "guid"), rows), 70))
-    assert "123,456" in text
-    assert "klue-ner-v1_train_00003_wikitree" in text
-
-
-@pytest.mark.parametrize("width", [30, 40, 80])
-def test_wide_tables_continue_below(width):
-    columns = ("source", "split", *(f"{k} %" for k in range(12)))
-    lines = print_lines(Table("t", columns, [("airbnb", "train", *(10.5 + k for k in range(12)))], "end"), width)
-    text = "\n".join(lines)
-    assert max(cell_len(line.rstrip()) for line in lines) <= width
-    assert all(f"{10.5 + k}" in text for k in range(12))
-    assert "…" not in text
-    assert text.count("end") == 1
-
-
 def test_tables_as_markdown_and_json():
     assert to_markdown(TABLE) == (
         "**값**\n\n| 이름 | 수 | % | 비 |\n| --- | ---: | ---: | ---: |\n"
@@ -58,8 +39,3 @@ def test_minus_zero_and_invisible_characters_are_not_shown():
     rows = [(-0.001,), (-0.0,), (0.001,), (0.0,), (-2.5,)]
     assert Table("t", ("difference",), rows).cells() == [(">-0.01",), ("0.00",), ("<0.01",), ("0.00",), ("-2.50",)]
     assert Table("t", ("a",), [("가\u200b\n",)]).cells() == [(r"가U+200B\n",)]
-
-
-def test_a_column_without_a_name_is_no_section():
-    table = Table("checks", ("", "count"), [("one", 1), ("two", 2)])
-    assert table.sections() == [("", table)]

@@ -16,8 +16,7 @@ from danseo.tasktypes.combination import Combiner
 from danseo.tasktypes.decoding.viterbi import compute_character_probabilities
 from danseo.tasktypes.parsing import vote_tree
 from danseo.tasktypes.question_answering import pool_candidates
-from danseo.tasktypes.regression import weighted_median
-from danseo.tasktypes.tagging import arithmetic_mean, geometric_mean
+from danseo.tasktypes.tagging import arithmetic_mean
 
 from ..conftest import ROOT
 
@@ -125,27 +124,6 @@ def test_characters_of_two_tokenizers():
     assert mean == pytest.approx(np.array(case["avg_char_probs"]), abs=1e-6)
     assert covered.all()
     assert [labels[position] for position in mean.argmax(axis=1)] == case["argmax"]
-
-
-def test_who_does_not_cover_a_character_has_no_vote():
-    one, two = np.array([[0.8, 0.2], [0.0, 0.0]]), np.array([[0.4, 0.6], [0.5, 0.5]])
-    voting = [table.any(axis=1) for table in (one, two)]
-    table, covered = arithmetic_mean([one, two], voting, np.array([0.25, 0.75]))
-    assert table == pytest.approx(np.array([[0.5, 0.5], [0.5, 0.5]]))
-    table, covered = geometric_mean([one, two], voting, np.array([0.5, 0.5]))
-    assert table[0, 0] / table[0, 1] == pytest.approx(np.sqrt(0.8 * 0.4 / (0.2 * 0.6)))
-    assert covered.all()
-    nobody, covered = arithmetic_mean([one[1:]], [voting[0][1:]], np.array([1.0]))
-    assert not covered.any()
-    assert not nobody.any()
-
-
-def test_weighted_median():
-    table = np.array([[1.0, 5.0], [2.0, 1.0], [4.0, 3.0]])
-    assert weighted_median(table, np.full(3, 1 / 3)).tolist() == [2.0, 3.0]
-    assert weighted_median(table[:2], np.array([0.5, 0.5])).tolist() == [1.5, 3.0]
-    assert weighted_median(table, np.array([0.0, 1.0, 0.0])).tolist() == [2.0, 1.0]
-    assert weighted_median(table, np.array([0.2, 0.2, 0.6])).tolist() == [4.0, 3.0]
 
 
 def test_span_probabilities_of_the_same_text_add_up():

@@ -84,14 +84,6 @@ def test_double_counts_are_noted(three, sample, tmp_path):
     assert {"copy", paths[0].name} < set(note.split())
 
 
-def test_ensembles_can_be_members(three, sample, tmp_path):
-    first = make_run_of(three["ner"][:2], sample, tmp_path)
-    run = make_run_of([first.path, three["ner"][2]], sample, tmp_path, weights="2,1")
-    flat = make_run_of(three["ner"], sample, tmp_path)
-    values = [r.read_json("scores.json")["scores"]["dev"][0]["value"] for r in (run, flat)]
-    assert values[0] == pytest.approx(values[1], abs=0.5), "but for what half precision rounds away"
-
-
 # Fitting
 
 
@@ -169,13 +161,6 @@ def test_refusals(three, make_run, sample, tmp_path, fail):
     fail([ner[0], unfinished], "is unfinished: all members must be finished")
     Run(unfinished).fail("the loss is nan")
     fail([ner[0], unfinished], r"is failed \(the loss is nan\)")
-
-
-def test_a_corrupted_task_name_stays_on_one_line(three, make_run, tmp_path, fail):
-    odd = make_run(tmp_path, "ner", 7)
-    config = (odd / "config.toml").read_text()
-    (odd / "config.toml").write_text(config.replace('task = "ner"', r'task = "ner\nner"'))
-    fail([three["ner"][0], odd], r"different task \('ner' and 'ner\\nner'\)")
 
 
 def test_members_have_to_answer_the_same_examples(three, make_run, sample, tmp_path, fail):

@@ -118,13 +118,6 @@ def test_short_memory_loads_members_one_after_another(three, sample, tmp_path, s
     assert_same(apart, together)
 
 
-def test_members_without_weight_are_not_loaded(three, sample, tmp_path, saved_models):
-    run = make_ensemble(three["ner"], str(sample), tmp_path, EnsembleOptions(weights="0,1,1"))
-    dev = read_split(sample, "ner", "dev")
-    assert_same(load_model(run).predict(dev), read_predictions(run.predictions_path("dev"), run.task, dev))
-    assert saved_models == [path.name for path in three["ner"][1:]]
-
-
 def test_an_ensemble_of_ensembles_predicts(three, sample, tmp_path, saved_models, monkeypatch):
     inner = make_ensemble(three["ynat"][:2], str(sample), tmp_path, EnsembleOptions())
     run = make_ensemble([inner.path, three["ynat"][2]], str(sample), tmp_path, EnsembleOptions())

@@ -42,13 +42,6 @@ def test_a_soup_of_one_run_is_that_run(runs, sample, tmp_path, task):
     ]
 
 
-def test_force_on_a_device_that_is_not_there_removes_nothing(runs, sample, tmp_path):
-    soup = make_soup(runs["ynat"], str(sample), tmp_path, None, None, device="cpu")
-    with pytest.raises(DanseoError, match="device banana cannot be used"):
-        make_soup(runs["ynat"], str(sample), tmp_path, None, None, device="banana", force=True)
-    assert soup.is_finished
-
-
 @pytest.mark.parametrize("task", ["ynat", "dp"])
 def test_weights_are_averaged(runs, sample, tmp_path, task):
     from safetensors.torch import load_file

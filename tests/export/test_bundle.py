@@ -47,13 +47,6 @@ def test_a_bundle_is_verified_and_the_same_bytes_every_time(run, sample, tmp_pat
     assert document["scores"] == json.loads((run / "scores.json").read_text())["scores"]
 
 
-def test_a_changed_answer_shows(files, sample, tmp_path):
-    changed = files["predictions/dev.jsonl"].replace(b'"answer"', b' "answer"', 1)
-    path = written(tmp_path, {**files, "predictions/dev.jsonl": changed})
-    with pytest.raises(DanseoError, match="hash of"):
-        verify_bundle(path, str(sample))
-
-
 def forge(files, change_scores=lambda scores: None, change_manifest=lambda manifest: None):
     """The bundle with other scores or another manifest, all hashes made to fit."""
     scores, manifest = json.loads(files["scores.json"]), json.loads(files["manifest.json"])

@@ -6,9 +6,7 @@ import pytest
 from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
-from danseo.inference.evaluation import compute_label_prior, estimate_prior, evaluate_run, reweight
-from danseo.records import TextExample
-from danseo.tasks import TASKS
+from danseo.inference.evaluation import estimate_prior, evaluate_run, reweight
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +65,3 @@ def test_em_finds_the_prior_of_the_examples():
     assert found == pytest.approx(true, abs=0.03)
     before, after = (np.mean(t.argmax(axis=1) == labels) for t in (table, reweight(table, source, found)))
     assert after > before + 0.05
-
-
-def test_reweighting_to_the_same_prior_changes_nothing():
-    table = np.array([[0.2, 0.8], [0.6, 0.4]])
-    assert reweight(table, np.array([0.5, 0.5]), np.array([0.5, 0.5])) == pytest.approx(table)
-    labels = TASKS["ynat"].labels
-    prior = compute_label_prior([TextExample("a", "가", labels[2])], labels)
-    assert prior.sum() == pytest.approx(1)
-    assert prior.argmax() == 2

@@ -9,7 +9,7 @@ from danseo.display.table import format_tables
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
 from danseo.inference.cross_evaluation import evaluate_on, map_labels
-from danseo.tasks import TASKS, get_task
+from danseo.tasks import TASKS
 from danseo.tasktypes import TASK_TYPES
 
 HEAD = 'type = "classification"\ntrain = "d.tsv"\ndev = "e.tsv"\ntext = "a"\npair = "b"\nlabel = "c"\n'
@@ -93,10 +93,6 @@ def test_other_task_types_and_single_texts_are_refused(run, sample):
         evaluate_on([run], "nli,sts", str(sample))
     with pytest.raises(DanseoError, match="pairs of texts"):
         evaluate_on([run], "ynat", str(sample))
-
-
-def test_bundled_task_files_have_names():
-    assert get_task("kornli").title == "KorNLI"
 
 
 def test_the_command(run, sample, invoke):

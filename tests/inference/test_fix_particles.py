@@ -20,7 +20,7 @@ from danseo.models.base import Answers, LoadOptions
 from danseo.records import Prediction, TextExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
-from danseo.tasktypes.tagging import Tagging, count_errors
+from danseo.tasktypes.tagging import count_errors
 from danseo.text import particles
 from tests.tiny import read_split
 
@@ -36,7 +36,6 @@ def tag(text: str, **entities: str) -> tuple[str, ...]:
     return tuple(tags)
 
 
-GOLD = tag(TEXT, PS="김철수", LC="서울", TI="3시")
 ANSWER = tag(TEXT, PS="김철수는", LC="서울에서", TI="3시까지 왔다")
 
 
@@ -153,11 +152,3 @@ def test_other_tasks_refuse_it(sample: Path, tmp_path: Path) -> None:
         evaluate_run(other, "dev", None, str(sample), fix_particles=True)
     with pytest.raises(DanseoError, match="not tags"):
         open_model(other, LoadOptions(), fix_particles=True)
-
-
-def test_an_extended_entity_stops_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixer = Tagging().make_particle_fixer(NER)
-    monkeypatch.setattr(fixer.fixer, "find_ends", lambda texts, entities: iter([[4, 5]]))
-    tags = ("B-LC", "I-LC", "B-OG", "I-OG", "I-OG")
-    (fixed,) = fixer([TextExample("1", "경기도청장", None)], [Prediction("1", tags)])
-    assert fixed.answer == tags

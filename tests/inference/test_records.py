@@ -12,10 +12,8 @@ from click.testing import CliRunner
 
 from danseo.cli import cli
 from danseo.config.run import RunConfig
-from danseo.data.input_reader import InputLine
 from danseo.experiment import run_experiment
-from danseo.inference.output import RESERVED_FIELDS, RecordOptions, predict_records, read_record_schema
-from danseo.models.base import Answers
+from danseo.inference.output import RESERVED_FIELDS, read_record_schema
 from danseo.records import Prediction, TextExample
 from danseo.tasks import TASKS
 from tests.conftest import ROOT
@@ -131,17 +129,3 @@ def test_the_output_is_a_file_of_predictions(runs, predict, sample: Path, tmp_pa
     task = TASKS["ner"]
     gold = sample / task.folder / task.file("dev")
     assert invoke("score", "ner", gold, tmp_path / "answers.jsonl", "--json").code == 0
-
-
-def test_records_come_in_the_order_of_the_lines() -> None:
-    class Backwards:
-        reads_pos = False
-
-        def predict(self, examples):
-            return Answers([Prediction(example.guid, example.text[::-1]) for example in examples])
-
-    lines = [InputLine(number, TextExample(str(number), f"가{number}", None), {}) for number in range(1, 4)]
-    found = predict_records(Backwards(), TASKS["ynat"], lines, RecordOptions(text=True))
-    assert [(one["guid"], one["text"], one["answer"]) for one in found] == [
-        (str(number), f"가{number}", f"{number}가") for number in range(1, 4)
-    ]

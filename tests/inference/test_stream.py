@@ -180,12 +180,6 @@ def test_a_bad_line_has_its_number_and_a_reason(task: str, line: str, word: str)
     assert word in reason(task, line)
 
 
-def test_a_mark_inside_files_put_together_is_passed_over() -> None:
-    found = read_line("\ufeff{}".replace("{}", JSON).encode(), 7, TASKS["nli"])
-    assert isinstance(found, tuple)
-    assert found[1].guid == "x"
-
-
 def test_a_line_of_too_many_words_states_the_limit() -> None:
     assert reason("dp", "가 " * 25_000) == (
         f"line 7: 25,000 words, but at most {MAX_WORDS} are parsed; split it into sentences"

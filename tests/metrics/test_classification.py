@@ -70,10 +70,7 @@ def test_label_scores_equal_scikit_learn(pairs):
     assert accuracy(golds, answers).value() == pytest.approx(100 * accuracy_score(golds, answers))
     assert label_macro_f1(golds, answers).value() == pytest.approx(100 * f1_score(golds, answers, average="macro"))
     assert relation_micro_f1(golds, answers).value() == pytest.approx(100 * f1_score(golds, answers, **relations))
-    for own, other, side in (
-        (relation_precision, precision_score, answers),
-        (relation_recall, recall_score, golds),
-    ):
+    for own, other, side in ((relation_precision, precision_score, answers), (relation_recall, recall_score, golds)):
         expected = 100 * other(golds, answers, **relations) if set(side) != {"no_relation"} else math.nan
         assert own(golds, answers).value() == pytest.approx(expected, nan_ok=True)
 

@@ -29,7 +29,6 @@ from danseo.metrics.tagging import (
     list_entities,
     official_character_f1,
     sentence_accuracy,
-    tag_index,
     tag_macro_f1,
     token_length_f1,
     token_type_f1,
@@ -192,22 +191,10 @@ def test_type_names_of_any_length(pair):
     assert entity_f1(*pair, ("PER", "A")) == pytest.approx(expected, nan_ok=True)
 
 
-@given(st.lists(st.lists(st.sampled_from(LABELS), max_size=8), max_size=8))
-def test_tags_become_their_numbers(rows):
-    index = tag_index(TYPES)
-    assert encode_tags(rows, TYPES).tolist() == [index[tag] for row in rows for tag in row]
-
-
 @pytest.mark.parametrize("tag", ["", "X", "OX", "PS", "-PS", "B-", "B-PSX", "B-XX", "E-PS", "b-ps", "B-장소", "\ud800"])
 def test_unknown_tag(tag):
     with pytest.raises(KeyError):
         encode_tags([["O", "B-PS"], [tag, "O", "B-OG"]], TYPES)
-
-
-@pytest.mark.parametrize("types", [("PERSONNAME",), ("X-Y", "A-B"), ("인물", "장소"), ()])
-def test_types_that_are_looked_up_one_by_one(types):
-    tags = ["O", *(f"{position}-{name}" for name in types for position in "BI")]
-    assert encode_tags([tags], types).tolist() == list(range(len(tags)))
 
 
 def test_an_answer_of_another_length_is_refused():

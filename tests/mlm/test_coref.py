@@ -27,7 +27,7 @@ from danseo.mlm.tables import coref_tables  # noqa: E402
 from danseo.models.mlm.objective import MlmNetwork, MlmObjective  # noqa: E402
 from danseo.models.new_encoder import make_wordpiece_tokenizer  # noqa: E402
 from danseo.runs.lock import lock_folder  # noqa: E402
-from danseo.text.documents import Document, hash_tokenizer  # noqa: E402
+from danseo.text.documents import Document  # noqa: E402
 from danseo.text.morphology import Noun  # noqa: E402
 from danseo.training.features import Features  # noqa: E402
 from tests.mlm.conftest import PLAIN, masked_model  # noqa: E402
@@ -159,23 +159,6 @@ def test_token_with_a_particle_is_recovered_completely(tokenizer, checkpoint, te
     assert description["wider"] == 0
 
 
-def test_use_of_a_tokenizer_keeps_its_identity(tokenizer):
-    before = hash_tokenizer(tokenizer)
-    tokenizer(TEXT, truncation=True, max_length=16, padding="max_length")
-    assert hash_tokenizer(tokenizer) == before
-    MentionRows(tokenizer, 32)
-    assert hash_tokenizer(tokenizer) == before
-
-
-def test_special_tokens_in_text_are_text(tokenizer):
-    mention, (ids, marks) = row_of(tokenizer, f"[MASK] [SEP][PAD] {TEXT}")
-    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    assert [position for position, id in enumerate(ids.tolist()) if id in special] == np.flatnonzero(
-        marks == SPECIAL
-    ).tolist()
-    assert tokenizer.decode(ids[marks == TARGET]) == mention.item.target
-
-
 def test_mention_without_antecedent_in_the_window_gives_no_row(tokenizer):
     long = "이순신은 장군이다. " + "그때 사람들이 모였다. " * 30 + "마침내 이순신을 보았다."
     assert row_of(tokenizer, long, 0, seq_len=48)[1] is None
@@ -239,13 +222,6 @@ def test_antecedent_is_never_masked_and_ordinary_masks_have_their_weight(tokeniz
         others = ~np.isin(masked.positions, np.flatnonzero(row[1] == TARGET))
         assert (masked.weights[others] == 0.25).all()
         assert (row[1][masked.positions[others]] == BEGINS).all()
-
-
-def test_objective_mlm_never_learns_the_mention(tokenizer):
-    _, row = row_of(tokenizer, TEXT)
-    target = set(np.flatnonzero(row[1] == TARGET))
-    only = masker(tokenizer, "mlm", mlm_probability=0.9)
-    assert not any(target & set(only(features(row), step).positions) for step in range(30))
 
 
 def test_evaluation_is_on_the_mention_for_every_objective(tokenizer):

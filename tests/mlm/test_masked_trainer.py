@@ -7,9 +7,8 @@ torch = pytest.importorskip("torch")
 
 from danseo.config.train import TrainSettings  # noqa: E402
 from danseo.mlm import masked_trainer  # noqa: E402
-from danseo.mlm.masked_trainer import MaskedTrainer, ProgressRecorder  # noqa: E402
+from danseo.mlm.masked_trainer import MaskedTrainer  # noqa: E402
 from danseo.models.mlm.objective import MlmNetwork, MlmObjective  # noqa: E402
-from danseo.runs.progress_file import ProgressFile  # noqa: E402
 from danseo.runs.store import Run  # noqa: E402
 from danseo.training.distributed import Workers  # noqa: E402
 from danseo.training.features import Features  # noqa: E402
@@ -46,18 +45,3 @@ def test_time_of_a_step_is_estimated_from_smaller_ones(tmp_path, monkeypatch, ba
     assert trainer.measure_step(ROWS, 5.0) == pytest.approx(1 + batch / 2)
     assert seen == sizes * 2, "a warm-up and one round: the time is over"
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_progress_is_forwarded_and_written(tmp_path):
-    events, run = [], Run(tmp_path)
-    watcher = SimpleNamespace(
-        step=lambda step, progress: events.append(step.number),
-        report_evaluation=lambda step, progress, score: events.append((step.number, score)),
-    )
-    recorder = ProgressRecorder(watcher, run)
-    recorder.step(SimpleNamespace(number=3, total=10), SimpleNamespace(seconds=1.5))
-    progress = ProgressFile(run.path).read()
-    assert (progress.step, progress.total, progress.left()) == (3, 10, 3.5)
-    recorder.report_evaluation(SimpleNamespace(number=10, total=10), SimpleNamespace(seconds=5.0), -2.5)
-    assert ProgressFile(run.path).read().step == 10
-    assert events == [3, (10, -2.5)]

@@ -44,11 +44,6 @@ def test_share_is_exact_and_never_a_special_token():
         assert list(positions) == sorted(positions)
 
 
-def test_shortest_text_has_a_mask():
-    assert len(choose_positions(np.array([SPECIAL, BEGINS, SPECIAL]), 0.15, rng(), whole=False)) == 1
-    assert len(choose_positions(np.array([SPECIAL, SPECIAL]), 0.15, rng(), whole=True)) == 0
-
-
 def test_words_are_masked_completely():
     sizes = np.array([1, 3, 2, 1, 4, 2, 5, 1, 2, 3] * 4)
     marks = np.concatenate([[SPECIAL], *([BEGINS, *[CONTINUES] * (size - 1)] for size in sizes), [SPECIAL]])

@@ -10,7 +10,7 @@ pytest.importorskip("kiwipiepy", reason="the extra ko is not installed")
 from danseo.config.base import parse_assignment, update_config
 from danseo.config.mlm import PretrainConfig
 from danseo.mlm import initialization
-from danseo.mlm.initialization import count_words, load_morpheme_tokens, train_morpheme_tokens
+from danseo.mlm.initialization import count_words, train_morpheme_tokens
 from danseo.mlm.pretraining import PretrainJob, pretrain
 from danseo.models.new_encoder import SPECIALS, make_wordpiece_tokenizer
 
@@ -54,27 +54,6 @@ def test_token_that_crosses_morphemes_is_dropped(monkeypatch):
     tokens = train_morpheme_tokens([], 400)
     assert "나이" not in tokens
     assert "다이" in tokens
-
-
-def test_size_is_kept_and_every_syllable_has_both_forms():
-    tokens = train_morpheme_tokens(SENTENCES, 400)
-    assert len(tokens) + len(SPECIALS) <= 400
-    for letter in "한국서울부산는에9zㅋ":
-        assert {letter, f"##{letter}"} <= set(tokens)
-
-
-def test_small_vocabulary_holds_only_letters():
-    assert all(len(token.removeprefix("##")) == 1 for token in train_morpheme_tokens(SENTENCES, 20))
-
-
-def test_tokens_are_cached_per_text(tmp_path, monkeypatch):
-    monkeypatch.setenv("DANSEO_CACHE", str(tmp_path))
-    notes: list[str] = []
-    first = load_morpheme_tokens(["text"], SENTENCES[:50], 400, notes.append)
-    assert notes == ["morphemes of 50 documents counted"]
-    assert load_morpheme_tokens(["text"], (), 400, notes.append) == first
-    assert len(notes) == 1
-    assert load_morpheme_tokens(["other text"], SENTENCES[50:], 400, notes.append) != first
 
 
 def make_config(*settings: str) -> PretrainConfig:

@@ -11,8 +11,8 @@ from transformers import PreTrainedTokenizerFast
 
 from danseo.config.base import update_config
 from danseo.config.mlm import PretrainConfig
-from danseo.mlm.masking import CONTINUES, SPECIAL, TextMasker, Vocabulary, choose_positions, make_step_generator
-from danseo.mlm.packing import PackedRows, encode_documents, find_morpheme_spans, mark_units, pack_texts
+from danseo.mlm.masking import CONTINUES, SPECIAL, choose_positions, make_step_generator
+from danseo.mlm.packing import encode_documents, find_morpheme_spans
 from danseo.mlm.run_folder import prepare_packed_rows
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.models.new_encoder import SPECIALS
@@ -94,35 +94,6 @@ def test_morphemes_are_masked_completely(name, tokenizers, request):
             assert not find_torn_morphemes(tokenizer, document.text, positions), document.text
         several += int((marks == CONTINUES).sum())
     assert several > 20, "else nothing could be torn"
-
-
-def test_single_tokens_would_tear_morphemes(tokenizers):
-    """What the test above forbids does happen without whole words, so it can fail."""
-    torn = 0
-    for document, _, marks in encode_documents(documents(), tokenizers["bert"], "morpheme"):
-        positions = set(choose_positions(marks, 0.3, make_step_generator(1, 0, 0), whole=False).tolist())
-        torn += len(find_torn_morphemes(tokenizers["bert"], document.text, positions))
-    assert torn > 5
-
-
-def test_morphemes_are_smaller_than_eojeols(tokenizers):
-    for text in TEXTS:
-        encoding = EncoderTokenizer(tokenizers["bert"], 0).tokenize([text])[0]
-        (spans,) = find_morpheme_spans([text])
-        eojeols, morphemes = mark_units(text, encoding.offsets), mark_units(text, encoding.offsets, spans)
-        assert morphemes.sum() >= eojeols.sum() - sum(" " in text[start:end] for start, end in spans)
-
-
-def test_share_of_masked_tokens_is_near_fifteen_percent(tokenizers, text_file, tmp_path):
-    config = update_config(PretrainConfig(), {"seq_len": 128, "held_out_ratio": 0.1, "whole_word": "morpheme"})
-    pack_texts(tmp_path / "p", [text_file], tokenizers["bert"], config)
-    masker = TextMasker(Vocabulary.of(tokenizers["bert"]), config.mask, 128, 42)
-    masked = tokens = 0
-    for row in PackedRows(tmp_path / "p" / "train"):
-        positions = masker(row, 3).positions
-        assert (row.fields["marks"][positions] != SPECIAL).all()
-        masked, tokens = masked + len(positions), tokens + int((row.fields["marks"] != SPECIAL).sum())
-    assert 0.148 < masked / tokens < 0.165
 
 
 def test_split_unit_ends_at_the_document():

@@ -8,30 +8,29 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from danseo.config.base import parse_assignment, update_config  # noqa: E402
-from danseo.config.mlm import CorefConfig, PretrainConfig  # noqa: E402
-from danseo.errors import DanseoError  # noqa: E402
-from danseo.mlm.coref import CorefJob, prepare_dataset  # noqa: E402
-from danseo.mlm.mentions import require_left_out  # noqa: E402
-from danseo.mlm.overlap import NgramHashes, OverlapFilter, hash_texts  # noqa: E402
-from danseo.mlm.packing import (  # noqa: E402  # noqa: E402
+from danseo.config.base import parse_assignment, update_config
+from danseo.config.mlm import CorefConfig, PretrainConfig
+from danseo.errors import DanseoError
+from danseo.mlm.coref import CorefJob, prepare_dataset
+from danseo.mlm.mentions import require_left_out
+from danseo.mlm.overlap import NgramHashes, OverlapFilter, hash_texts
+from danseo.mlm.packing import (
     PackedRows,
     is_held_out,
     pack_texts,
     read_left_out,
-    stream_documents,
 )
-from danseo.mlm.pretraining import PretrainJob, pretrain  # noqa: E402
-from danseo.mlm.probing.items import ProbeItem, read_bundled_items, write_items  # noqa: E402
-from danseo.mlm.run_folder import prepare_packed_rows  # noqa: E402
-from danseo.mlm.tables import pretrain_tables  # noqa: E402
-from danseo.models.new_encoder import EncoderSize, train_tokenizer  # noqa: E402
-from danseo.text.documents import Document  # noqa: E402
-from danseo.training.distributed import Workers  # noqa: E402
-from tests.mlm.conftest import PLAIN, TINY, masked_model  # noqa: E402
-from tests.mlm.test_coref import NAMES, Known  # noqa: E402
+from danseo.mlm.pretraining import PretrainJob, pretrain
+from danseo.mlm.probing.items import ProbeItem, read_bundled_items, write_items
+from danseo.mlm.run_folder import prepare_packed_rows
+from danseo.mlm.tables import pretrain_tables
+from danseo.models.new_encoder import EncoderSize, train_tokenizer
+from danseo.text.documents import Document
+from danseo.training.distributed import Workers
+from tests.mlm.conftest import PLAIN, TINY, masked_model
+from tests.mlm.test_coref import NAMES, Known
 
 SECRET = (
     "등대지기는 비밀 상자를 열었다. 상자 안에는 낡은 편지가 있었고 편지에는 바다 건너 섬의 이름이 적혀 있었다. "
@@ -195,9 +194,3 @@ def test_tuning_excludes_dev_and_test(tmp_path, monkeypatch):
         target._train(config, tmp_path / name, lambda step, value: None)
     everything = hash_texts([*items["dev"], *items["test"]])
     assert [hash_texts(exclude) for exclude in seen] == [everything, everything]
-
-
-def test_every_document_is_counted_once(leaky):
-    guard = OverlapFilter([item_of(SECRET)])
-    count = sum(1 for _ in stream_documents([leaky], guard))
-    assert guard.counts["documents"] == count + 1

@@ -1,5 +1,3 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -62,15 +60,6 @@ def test_special_tokens_in_text_are_text(tokenizers, family):
     assert not set(ids.tolist()) & (set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
-def test_ids_above_16_bits_are_kept(tmp_path):
-    def one():
-        yield "train", 0, np.array([70000, 129999]), np.array([1, 1])
-        yield "held_out", 1, np.array([1, 2]), np.array([1, 1])
-
-    write_packed(tmp_path / "p", one(), 130000, 64, True)
-    assert PackedRows(tmp_path / "p" / "train")[0].ids.tolist() == [70000, 129999]
-
-
 def test_failure_leaves_no_folder(tmp_path):
     def broken():
         yield from parts([5, 6])
@@ -125,26 +114,3 @@ def test_splits_share_no_document(tokenizers, tmp_path, text_file):
     assert facts["train"].documents + facts["held_out"].documents == len(documents)
     rows = {split: {tuple(row.ids) for row in PackedRows(tmp_path / "p" / split)} for split in ("train", "held_out")}
     assert not rows["train"] & rows["held_out"]
-
-
-def test_memory_does_not_grow_with_the_text(tokenizers, tmp_path, text_file):
-    config = update_config(PretrainConfig(), {"seq_len": 64, "held_out_ratio": 0.1})
-    peaks = []
-    some = "\n\n".join(text_file.read_text("utf-8").split("\n\n")[:40])
-    for copies in (7, 21):  # more than is tokenised at a time
-        many = tmp_path / f"{copies}.txt"
-        many.write_text((some + "\n\n") * copies, "utf-8")
-        tracemalloc.start()
-        pack_texts(tmp_path / f"p{copies}", [many], tokenizers["bert"], config)
-        rows = PackedRows(tmp_path / f"p{copies}" / "train")
-        for index in range(0, len(rows), 7):
-            assert len(rows[index])
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.25 * peaks[0], peaks
-
-
-def test_text_without_held_out_documents_gives_one_line(tmp_path):
-    write_packed(tmp_path / "p", parts([5]), 1000, 64, True)
-    with pytest.raises(DanseoError, match=r"raise text\.held_out"):
-        read_facts(tmp_path / "p")

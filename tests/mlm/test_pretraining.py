@@ -132,8 +132,10 @@ def test_stopped_and_resumed_bit_for_bit(settings, text_file, tmp_path):
     assert read_log(out) == read_log(expected)
 
 
-@pytest.mark.parametrize("objective", [(), RTD], ids=["mlm", "rtd"])
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "electra", "deberta-v2", "xlm-roberta"])
+@pytest.mark.parametrize(
+    ("architecture", "objective"),
+    [*((each, ()) for each in ("bert", "roberta", "xlm-roberta")), ("electra", RTD), ("deberta-v2", RTD)],
+)
 def test_every_architecture_trains_from_scratch(architecture, objective, text_file, tmp_path):
     from transformers import AutoConfig
 
@@ -189,7 +191,7 @@ def test_minutes_of_two_nodes_that_share_no_folder(text_file, tmp_path):
 def test_memory_does_not_grow_with_a_gzipped_text(passages, tmp_path):
     """Of a whole training, tokenizer included; after one that has loaded what stays."""
     peaks = []
-    for number, copies in enumerate((1, 4, 16)):
+    for number, copies in enumerate((1, 3, 9)):
         text = tmp_path / f"{copies}.txt.gz"
         with gzip.open(text, "wt", encoding="utf-8") as file:
             for copy in range(copies):
@@ -252,16 +254,6 @@ def test_bundled_settings_are_valid_and_names_are_unique():
         short = [path.split(".")[-1] for path in paths]
         assert len(short) == len(set(short)), "a short name means one setting"
         assert all(setting_help(name, cls) for name in paths)
-
-
-def test_partial_files_are_removed_when_a_training_resumes(tmp_path):
-    run, config = Run(tmp_path / "run"), PretrainConfig()
-    workers = Workers("cpu")
-    claim_run(run, "pretrain.toml", config, "same", workers, force=False)
-    draft = run.path / ".best.safetensors.1.part"
-    draft.write_bytes(b"half")
-    claim_run(run, "pretrain.toml", config, "same", workers, force=False)
-    assert not draft.exists()
 
 
 def test_locked_folder_is_not_written(text_file, tmp_path):

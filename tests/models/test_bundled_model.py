@@ -55,13 +55,3 @@ def test_tagger_trains_and_predicts_offline(invoke, sample, tmp_path):
     prediction = invoke("predict", run, "lines.txt")
     assert prediction.code == 0, prediction.err
     assert json.loads(prediction.out)["answer"]
-
-
-def test_it_fills_gaps():
-    pytest.importorskip("torch")
-    from danseo.models.mlm.masked_model import MaskedModel
-
-    masked = MaskedModel.load("mini", "cpu", "fp32")
-    ids = masked.tokenizer(f"서울은 대한민국의 수도{masked.tokenizer.mask_token} 이다.")["input_ids"]
-    ((_, logits),) = masked.compute_gap_logits([ids], [ids.index(masked.tokenizer.mask_token_id)])
-    assert masked.tokenizer.decode(logits[0].argmax()).strip()

@@ -1,6 +1,6 @@
 """Entity spans become tags and tables, and label names are parsed."""
 
-from danseo.models.entity_spans import EntitySpan, drop_overlaps, make_certain_answers, parse_label_names
+from danseo.models.entity_spans import EntitySpan, drop_overlaps, make_certain_answers
 from danseo.records import Prediction, TextExample
 from danseo.tasks import TASKS
 from danseo.tasktypes.decoding.viterbi import decode_texts
@@ -22,8 +22,3 @@ def test_tags_give_the_same_answer_as_evidence():
 def test_of_overlapping_spans_the_higher_score_stays():
     spans = [EntitySpan(0, 3, "PS", 0.6), EntitySpan(2, 5, "LC", 0.9), EntitySpan(5, 7, "DT", 0.5)]
     assert drop_overlaps(spans, "가나다라마바 ") == [EntitySpan(2, 5, "LC", 0.9), EntitySpan(5, 6, "DT", 0.5)]
-
-
-def test_label_names():
-    assert parse_label_names("gliner", "PS=사람+이름", NER, {"LC": "장소"})["PS"] == ("사람", "이름")
-    assert parse_label_names("gliner", "", NER, {"LC": "장소"})["LC"] == ("장소",)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from danseo.display.plots.figures import Forest
-from danseo.display.plots.svg import choose_ticks, draw_svg, measure_text
 from danseo.errors import DanseoError
 from danseo.report.build import list_other_links, make_other_pages, write_report
 from danseo.report.collection import collect_runs
@@ -20,7 +18,6 @@ from danseo.report.sweeps_page import count_sweep_states
 from danseo.report.task_page import make_task_page
 from danseo.runs.lock import RunLocks
 from danseo.tables.klue import choose_best_variant
-from danseo.tables.variants import format_traits, label_variants
 from danseo.tasks import TASKS
 from tests.showing import EVIL
 from tests.tables.test_tables import finished, ner
@@ -125,41 +122,12 @@ def test_pre_training_and_probes_have_a_page(folder):
     assert list_other_links([folder / "search"]) == [("sweeps", "Sweeps")]
 
 
-def test_the_first_fold_is_named_as_the_others_are(folder, sample):
-    records = collect_runs([folder], str(sample)).records[:3]
-    folds = [replace(record, settings={**record.settings, "n_folds": 5, "fold": k}) for k, record in enumerate(records)]
-    assert all(f"fold={k}" in label for k, label in enumerate(label_variants([*folds, *records], brief=True)[:3]))
-
-
 def test_a_fold_is_no_variant_beside_complete_runs(folder, sample):
     records = collect_runs([folder], str(sample)).records[:2]
     scored = {"select_score": 99.0}  # on examples of train
     fold = replace(records[0], settings={**records[0].settings, "n_folds": 5}, scores={**records[0].scores, **scored})
     assert choose_best_variant([fold, records[1]]) == [records[1]]
     assert choose_best_variant([fold]) == [fold]
-
-
-def test_what_was_never_trained_has_no_rate(folder, sample):
-    record = collect_runs([folder], str(sample)).records[0]
-    asked = replace(record, settings={**record.settings, "run_type": "prompt"})
-    assert format_traits(record, ["train.learning_rate"]) == [0.1]
-    assert format_traits(asked, ["train.learning_rate", "train.epochs", "max_train_samples"])[:2] == [None, None]
-
-
-def test_nothing_is_below_none_and_meanings_stay_in_the_figure():
-    assert choose_ticks(0.0, 0.0)[0] == 0.0
-    names = ["a name that is as long as names of models are, or longer"]
-    figure = Forest(names, [(1.0, 2.0, 3.0)], "x", references=[("most frequent answer", [1.0]), ("w" * 40, [2.0])])
-    places = [float(x) for x in re.findall(r'<text x="([0-9.]+)" y="16"', draw_svg(figure, "t"))]
-    assert places[-1] + measure_text("w" * 40, 11.5) <= 720
-
-
-def test_trainings_are_listed_with_their_best(folder):
-    (page,) = (page for page in make_other_pages([folder]) if page.key == "masked")
-    (block,) = sections(page)["Trainings"]
-    told = dict(zip(block.table.columns, block.table.rows[0], strict=True))
-    assert (told["training"], told["state"], told["steps"]) == ("masked", "incomplete", 20)
-    assert (told["least held-out loss"], told["at step"], told["words found there, %"]) == (3.5, 20, 50.0)
 
 
 def test_a_folder_without_runs_has_a_report_of_its_other_files(folder, tmp_path):
@@ -172,15 +140,6 @@ def test_a_folder_without_runs_has_a_report_of_its_other_files(folder, tmp_path)
     shutil.rmtree(tmp_path / "masked")
     with pytest.raises(DanseoError, match="no runs"):
         write_report([tmp_path], tmp_path / "r.html")
-
-
-def test_what_a_search_left_beside_its_trials_is_found_once(folder, tmp_path):
-    (tmp_path / "rates.tune.json").write_text(json.dumps(TRIALS))
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "result.json").write_text(json.dumps(TRIALS))
-    (page,) = make_other_pages([tmp_path])
-    assert [section.title for section in page.sections] == ["Search rates"]
-    assert list_other_links([tmp_path]) == [("sweeps", "Sweeps")]
 
 
 def test_a_sweep_shows_its_queue_and_whom_a_kill_stopped(folder, sample, tmp_path):
@@ -223,10 +182,7 @@ def test_the_overview_names_the_best_runs_and_those_below_the_baseline(runs, sam
     assert "majority" not in page.lead
     assert "no run is significantly better than the most frequent answer" in page.lead
     figure = sections(page)["Best per task"][0]
-    assert [name for name, _ in figure.figure.references] == [
-        "most frequent answer",
-        "best published model, on dev",
-    ]
+    assert [name for name, _ in figure.figure.references] == ["most frequent answer", "best published model, on dev"]
 
 
 def test_a_task_page_has_published_scores_of_the_same_metric_and_apart_from_them_others(runs, sample, monkeypatch):

@@ -1,23 +1,21 @@
 import json
 import re
-from html import escape, unescape
+from html import escape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from danseo.cli import cli
-from danseo.display.plots.figures import Arcs, Forest
+from danseo.display.plots.figures import Forest
 from danseo.display.plots.svg import choose_ticks, draw_svg
 from danseo.errors import DanseoError
 from danseo.records import Prediction, QuestionExample, TextExample
 from danseo.report.build import make_pages, write_report
 from danseo.report.collection import collect_runs
-from danseo.report.html import hash_for_policy, make_jinja_environment
-from danseo.scoring.breakdown import by_length
+from danseo.report.html import hash_for_policy
 from danseo.scoring.calibration import bin_confidences
 from danseo.tasks import TASKS
-from danseo.tasktypes.rendering import mark_text
 from tests.showing import LABELS, OWN, RUNS, TEXT
 
 np = pytest.importorskip("numpy")
@@ -60,13 +58,6 @@ def test_labels_and_texts_with_html_in_them_are_text(report):
         assert escape(text) in report or escape(text).replace("&#x27;", "&#39;") in report.replace("&#34;", "&quot;")
     assert not re.search(r"<(?:img|b|svg onload)[ >]", report.replace("<b>danseo</b>", ""))
     assert "49" not in re.findall(r"영화 (\S+)", report)
-
-
-def test_only_short_cells_keep_one_line(report):
-    """Where a run was scored and names of tasks may take two lines, so that wide tables fit on a page."""
-    kept = [unescape(text).strip() for text in re.findall(r"<td class=s>([^<]*)", report)]
-    assert kept
-    assert max(map(len, kept)) < 24
 
 
 def test_all_links_lead_to_a_page(report):
@@ -137,22 +128,9 @@ def test_a_passage_marks_gold_and_answer():
     assert max(len(span.text) for span in passage) < 350
 
 
-def test_marks_that_overlap_keep_all_of_the_text():
-    spans = mark_text("abcdef", [(0, 3, "x"), (2, 5, "y")])
-    assert [(span.text, span.mark) for span in spans] == [("abc", "x"), ("de", "y"), ("f", "")]
-
-
 def test_calibration_of_answers_that_are_surer_than_right():
     found = bin_confidences("answers", np.array([0.95, 0.95, 0.55, 0.55]), np.array([True, False, True, False]))
     assert found.error == pytest.approx((2 * 45 + 2 * 5) / 4)
-
-
-def test_lengths_are_quarters_and_equal_ones_stay_together(sample):
-    task = TASKS["ynat"]
-    examples = task.read(sample / task.folder / task.file("dev"))
-    table = by_length(task, examples, [Prediction(e.guid, e.gold) for e in examples])
-    assert sum(row[1] for row in table.rows) == len(examples)
-    assert 2 <= len(table.rows) <= 4
 
 
 def test_axes_have_round_numbers_and_figures_escape_names():
@@ -164,15 +142,3 @@ def test_axes_have_round_numbers_and_figures_escape_names():
     assert "<b>" not in drawn
     assert "&lt;b&gt;" in drawn
     assert 'aria-label="say &quot;hi&quot;"' in drawn
-
-
-def test_a_tree_of_odd_answers_is_drawn():
-    drawn = draw_svg(Arcs(("나는", "간다"), ((2, "NP"), (0, "VP")), ((1, "NP"), (1, "VP")), frozenset({0, 1})), "tree")
-    assert "(itself)" in drawn
-    assert "(root)" in drawn
-
-
-def test_control_characters_are_written_out():
-    """What a run's files hold is shown in pages, which a browser reads and a person may print in a terminal."""
-    shown = make_jinja_environment("en").from_string("{{ text }}").render(text="a\0\x1b[2J<b>\n가")
-    assert shown == "aU+0000U+001B[2J&lt;b&gt;\n가"

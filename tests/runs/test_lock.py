@@ -78,14 +78,6 @@ def test_a_dead_worker_on_another_machine_is_released_by_who_knows_of_its_death(
     locks.release_for("never", "far")
 
 
-def test_the_lock_file_names_its_owner(tmp_path):
-    lock = RunLocks(tmp_path).acquire("run")
-    assert lock
-    content = json.loads(lock.path.read_text())
-    assert content["pid"] == os.getpid()
-    assert len(content["token"]) == 32
-
-
 @pytest.mark.parametrize("take_over", [False, True])
 def test_of_many_threads_one_gets_it(tmp_path, take_over):
     locks = RunLocks(tmp_path)

@@ -62,14 +62,6 @@ def test_most_confident_error_is_first() -> None:
     assert "order of the file" in table.note
 
 
-def test_largest_number_error_is_first() -> None:
-    examples = [TextExample(f"g{k}", text="가", pair="나", gold=gold) for k, gold in enumerate((3.0, 0.0, 4.0))]
-    predictions = [Prediction(e.guid, 3.5) for e in examples]
-    table = mistakes_table(TASKS["sts"], examples, predictions, 3)
-    assert list_guids(table) == ["g1", "g0", "g2"]
-    assert table.rows[4][2] == "3.50 (+3.50)"
-
-
 def test_entity_errors_ignore_spaces() -> None:
     example = TextExample("g", text="김솔은 남해 로", gold=("B-PS", "I-PS", "O", "O", "B-LC", "I-LC", "I-LC", "I-LC"))
     assert describe("ner", example, ("B-PS", "I-PS", "O", "O", "B-LC", "I-LC", "O", "I-LC")) == {}

@@ -197,13 +197,6 @@ def test_intervals_hold_the_score_and_repeat(dev, name):
         assert s.n == len(examples)
 
 
-@pytest.mark.parametrize(("name", "attribute"), [("mrc", "text"), ("wos", "dialogue"), ("nli", "text"), ("re", "guid")])
-def test_clusters(dev, name, attribute):
-    clusters = example_clusters(TASKS[name], dev[name])
-    keys = [getattr(example, attribute) for example in dev[name]]
-    assert len(set(clusters)) == len(set(keys)) == len(set(zip(clusters, keys, strict=True)))
-
-
 def test_absent_labels_are_named(dev):
     task, examples = TASKS["re"], dev["re"][:5]
     scores = {s.id: s for s in score(task, examples, baseline("oracle", task, examples), rounds=20)}
@@ -212,14 +205,6 @@ def test_absent_labels_are_named(dev):
     assert "labels do not occur in gold" in official.note
     assert official.as_dict()["value"] is official.as_dict()["interval"] is None
     assert scores["re/auprc@present-1"].value == 100
-
-
-def test_one_number_for_all_has_no_correlation(dev):
-    task, examples = TASKS["sts"], dev["sts"]
-    pearson, f1 = score(task, examples, baseline("majority", task, examples), rounds=0)
-    assert math.isnan(pearson.value)
-    assert "the same number" in pearson.note
-    assert not f1.note
 
 
 def test_skipping_and_order(dev):

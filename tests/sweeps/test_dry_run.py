@@ -64,23 +64,6 @@ def test_models_of_the_hub_are_guessed_without_network(make_forecast, recipe):
     assert found.seconds > 0
 
 
-@pytest.mark.usefixtures("no_network")
-def test_a_cached_model_is_known(make_forecast, tmp_path, monkeypatch):
-    import huggingface_hub.constants
-
-    cache = tmp_path / "hub"
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
-    home = cache / "models--danseo-test--large"
-    (home / "refs").mkdir(parents=True)
-    (home / "refs" / "main").write_text("0" * 40)
-    (home / "snapshots" / ("0" * 40)).mkdir(parents=True)
-    facts = {"hidden_size": 1024, "num_hidden_layers": 24, "model_type": "bert"}
-    (home / "snapshots" / ("0" * 40) / "config.json").write_text(json.dumps(facts))
-    found = make_forecast('task = "ynat"\nrecipe = "official"\n[grid]\nmodel = ["danseo-test/large"]\n')
-    assert found.as_dict()["unseen"] == []
-    assert found.prepared.points[0].parameters == 12 * 1024 * 1024 * 24
-
-
 def test_a_search_shows_its_space_and_the_trials_left(make_forecast, tmp_path):
     text = (
         'task = "ynat"\nmodel = "majority"\n[search]\ntrials = 4\n[search.space]\n'

@@ -13,7 +13,7 @@ import pytest
 from danseo.config.base import flatten_config
 from danseo.errors import DanseoError
 from danseo.runs.lock import Owner, RunLocks
-from danseo.sweeps.local_executor import LocalExecutor, check_device, find_devices, limit_by_memory, worker_environment
+from danseo.sweeps.local_executor import LocalExecutor, check_device, find_devices, worker_environment
 from danseo.sweeps.worker import Order, work
 from tests.sweeps.conftest import FAKE, count_tries, is_alive, wait_for
 
@@ -39,13 +39,7 @@ def test_retries(driver, points):
     assert [count_tries(point) for point in chosen] == [2, 2]
 
 
-def test_a_finished_run_starts_again_only_with_force(driver, points):
-    (point,) = points(1)
-    for options, expected in [({}, 1), ({}, 1), ({"force": True}, 2)]:
-        assert driver([point], **options).run().entries[point.name].state == "done"
-        assert count_tries(point) == expected
-
-
+@pytest.mark.lengthy
 def test_the_longest_run_starts_first_and_slots_stay_busy(driver, planner, points):
     long, *short = [*points(1, epochs=10), *points(2, 3, 4, epochs=1)]
     long = replace(long, work=1e9)
@@ -168,10 +162,3 @@ def test_workers_get_the_threads_of_the_plan(monkeypatch, points, tmp_path):
         torch.set_num_threads(before)
     assert [threads for threads, _ in calls] == [3, 3, 3]
     assert len({series for _, series in calls}) == 2, "one file for all GPUs, another for the CPU"
-
-
-def test_memory_limits_the_slots():
-    assert limit_by_memory(["cpu"] * 4, 0, lambda: 1) == ["cpu"] * 4
-    assert limit_by_memory(["cpu"] * 4, 3, lambda: 8) == ["cpu"] * 2
-    with pytest.raises(DanseoError, match=r"has 2\.0 GiB"):
-        limit_by_memory(["cpu"], 3, lambda: 2)

@@ -1,6 +1,5 @@
 """Optuna studies in files and databases, shared by processes."""
 
-import multiprocessing
 from dataclasses import replace
 
 import pytest
@@ -20,8 +19,14 @@ def test_an_unusable_storage_is_one_line(tmp_path):
         assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("storage", ["sqlite:///{}/study.db", "{}/deep/study.journal"])
-@pytest.mark.parametrize(("sampler", "pruner"), [("tpe", "median"), ("random", "halving"), ("qmc", "hyperband")])
+@pytest.mark.parametrize(
+    ("storage", "sampler", "pruner"),
+    [
+        ("sqlite:///{}/study.db", "tpe", "median"),
+        ("{}/deep/study.journal", "random", "halving"),
+        ("{}/deep/study.journal", "qmc", "hyperband"),
+    ],
+)
 def test_a_study_resumes_in_any_storage(tmp_path, storage, sampler, pruner):
     spec = replace(SPEC, storage=storage.format(tmp_path), sampler=sampler, pruner=pruner)
     study, space = open_study(spec), {"x": load_optuna().distributions.FloatDistribution(0, 1)}
@@ -33,22 +38,6 @@ def test_a_study_resumes_in_any_storage(tmp_path, storage, sampler, pruner):
     assert second.params != first.params, "the seed moves with the trials that are there"
     with pytest.raises(DanseoError, match="about other settings"):
         open_study(replace(spec, identity="lr 1 to 3"))
-
-
-def open_at_once(barrier, url):
-    barrier.wait(600)
-    open_study(replace(SPEC, storage=url))
-
-
-def test_processes_create_one_database_at_the_same_time(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2)
-    workers = [context.Process(target=open_at_once, args=(barrier, f"sqlite:///{tmp_path}/study.db")) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(600)
-    assert [worker.exitcode for worker in workers] == [0] * 2
 
 
 def test_a_partial_line_of_a_killed_process_is_removed(tmp_path):

@@ -7,13 +7,7 @@ import pytest
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
 from danseo.sweeps.preparation import SweepOptions
-from danseo.sweeps.reproduction import (
-    Reproduction,
-    ScoreComparison,
-    find_published_model,
-    plan_reproduction,
-    reproduce,
-)
+from danseo.sweeps.reproduction import Reproduction, ScoreComparison, find_published_model, plan_reproduction, reproduce
 from danseo.tables.published import PublishedScore
 from tests.tiny import tiny_encoder
 

@@ -60,11 +60,6 @@ def test_listed_runs_are_crossed_with_the_grid(tmp_path):
     assert {c.train.warmup_ratio for c in configs} == {0.0}
 
 
-def test_the_same_settings_twice_are_one_run(tmp_path):
-    text = 'task = "ner"\n[grid]\nmodel = ["a/a", "a/a"]\nseed = [1, 1, 2]\n'
-    assert len(read_sweep(write_sweep(tmp_path, text)).configs()) == 2
-
-
 def test_tasks_and_recipes_can_be_choices(tmp_path):
     text = 'model = "majority"\n[grid]\ntask = ["ner", "DP"]\nrecipe = ["default", "official"]\n'
     configs = read_sweep(write_sweep(tmp_path, text)).configs()

@@ -117,13 +117,14 @@ def test_a_bad_space_is_refused(table, complaint):
     assert len(str(refused.value)) < 200
 
 
+@pytest.mark.lengthy
 def test_trials_are_runs_with_the_score_of_the_select_split(invoke, sample, tmp_path):
     space = 'model = ["majority", "linear"]\nseed = [1, 2]'
-    path, runs = write_search(tmp_path, 3, space=space), tmp_path / "runs"
+    path, runs = write_search(tmp_path, 2, space=space), tmp_path / "runs"
     result = invoke("sweep", path, "--data", sample, "--slots", 2, "--json")
     assert (result.code, result.json["failed"]) == (0, 0), result.err
     trials = load_study(runs).trials
-    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 2
     task, dev = TASKS["ynat"], load(TASKS["ynat"], "dev", sample)
     positions = split_indices(task, dev, "select")
     values = set()
@@ -134,9 +135,9 @@ def test_trials_are_runs_with_the_score_of_the_select_split(invoke, sample, tmp_
         assert row["score"]["value"] not in values, "what is reported is not what was searched on"
     assert {trial.value for trial in trials} == values
     assert invoke("sweep", path, "--data", sample, "--json").code == 0
-    assert len(load_study(runs).trials) == 3, "the same command finds nothing left to do"
-    invoke("sweep", write_search(tmp_path, 5, space=space), "--data", sample, "--json")
-    assert len(load_study(runs).trials) == 5
+    assert len(load_study(runs).trials) == 2, "the same command finds nothing left to do"
+    invoke("sweep", write_search(tmp_path, 3, space=space), "--data", sample, "--json")
+    assert len(load_study(runs).trials) == 3
 
 
 @pytest.mark.lengthy

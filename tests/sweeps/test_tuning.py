@@ -159,50 +159,20 @@ def test_results_are_written_and_the_best_trial_reported_once(tmp_path, options)
         document = write_results(tune(target, options(trials=8)), target, tmp_path / "out")
     assert len(target.reports) == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("best.toml", "trials.csv", "history.png", "importance.png", "result.json"),
+        *("best.toml", "trials.csv", "history.png", "importance.png", "result.json")
     }
     best = read_settings(tmp_path / "out" / "best.toml", RunConfig)
     assert best["train.learning_rate"] == document["best"]["settings"]["train.learning_rate"]
     assert sum(document["importance"].values()) == pytest.approx(1)
 
 
-def test_a_study_of_other_settings_is_refused(tmp_path, options):
-    tune(FakeTarget(tmp_path), options(trials=1, study="mine"))
-    other = FakeTarget(tmp_path, config=RunConfig(task="ner", model="another"))
-    with pytest.raises(DanseoError, match="'mine' is about other settings"):
-        tune(other, options(trials=2, study="mine"))
-    tune(other, options(trials=1))
-    assert len(read_starts(tmp_path)) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("[space]", "no settings to choose"),
-        ("learning_rat = [1]", "did you mean train.learning_rate"),
-        ("learning_rate = {low = 2, high = 1}", "should be a number below high"),
-        ("lr_scheduler_type = {low = 1, high = 2}", "is no number"),
-        ("learning_rate = [", "not valid TOML"),
-    ],
-)
-def test_a_bad_space_is_one_line(tmp_path, options, text, complaint):
-    (tmp_path / "space.toml").write_text(text, "utf-8")
-    with pytest.raises(DanseoError, match=complaint) as caught:
-        tune(FakeTarget(tmp_path), options())
-    assert str(caught.value).startswith(str(tmp_path / "space.toml"))
-
-
-def test_a_study_is_a_file_beside_its_runs(tmp_path, options):
-    study = tune(FakeTarget(tmp_path), options(trials=1))
-    assert (tmp_path / f"{study.spec.name}.study").is_file()
-    assert not (tmp_path / ".locks").exists()
-
-
 def work(folder, options, seconds):
     tune(FakeTarget(folder, seconds=seconds), options)
 
 
-def test_two_processes_share_a_study(tmp_path, options, storage):
+@pytest.mark.lengthy
+def test_two_processes_create_and_share_a_study(tmp_path, options):
+    storage = f"sqlite:///{tmp_path / 's.db'}"
     chosen = options(trials=6, pruner="none", study="shared", storage=storage)
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=work, args=(tmp_path, chosen, 0.3)) for _ in range(2)]
@@ -215,8 +185,8 @@ def test_two_processes_share_a_study(tmp_path, options, storage):
     assert tune(FakeTarget(tmp_path), chosen).count() == len(read_starts(tmp_path))
 
 
-def test_a_killed_trial_is_tried_again_at_once(tmp_path, options, storage):
-    chosen = options(trials=2, pruner="none", study="killed", storage=storage)  # silent for 40 s: too long to wait for
+def test_a_killed_trial_is_tried_again_at_once(tmp_path, options):
+    chosen = options(trials=2, pruner="none", study="killed")  # silent for 40 s: too long to wait for
     worker = multiprocessing.get_context("spawn").Process(target=work, args=(tmp_path, chosen, 60))
     worker.start()
     wait_for(lambda: read_starts(tmp_path))

@@ -84,10 +84,7 @@ def url(sample: Path):
     golds = {prompt_format.user_message(example): prompt_format.gold_reply(example) for example in dev}
     with serving(
         lambda body, before: make_completion(golds.get(body["messages"][-1]["content"], '{"entities":[]}'))
-    ) as (
-        found,
-        _,
-    ):
+    ) as (found, _):
         yield found
 
 

@@ -74,8 +74,7 @@ def test_it_learns_what_it_is_shown(sample: Path, checkpoint: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["홍길동은 서울에 산다", "😀홍길동🇰🇷은 서울", normalize("NFD", "홍길동은 서울에"), " 홍 \t서울", ""],
+    "text", ["홍길동은 서울에 산다", "😀홍길동🇰🇷은 서울", normalize("NFD", "홍길동은 서울에"), " 홍 \t서울", ""]
 )
 def test_offsets_are_those_of_the_text(checkpoint: Path, text: str):
     words = list(CharacterSplitter()(text))

@@ -19,9 +19,7 @@ def tiny_gliner(folder: Path, sample: Path) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         extractor = AutoExtractor.from_config(
-            config,
-            encoder_config=AutoConfig.from_pretrained(encoder),
-            tokenizer=AutoTokenizer.from_pretrained(encoder),
+            config, encoder_config=AutoConfig.from_pretrained(encoder), tokenizer=AutoTokenizer.from_pretrained(encoder)
         )
     extractor.save_pretrained(folder / "gliner")
     extractor.processor.tokenizer.save_pretrained(folder / "gliner")

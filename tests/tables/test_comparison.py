@@ -74,13 +74,6 @@ def test_runs_that_answer_alike_are_called_identical(runs, sample, tmp_path):
     assert not any(difference.identical for difference in other.differences)
 
 
-def test_only_the_headline_by_default(runs, sample):
-    for over in (None, "seeds"):
-        result = compare_runs(runs, str(sample), over=over, headline_only=True, rounds=100)
-        assert [table.title for table in result.tables()[1:]] == [TASKS["nli"].headline]
-        assert "--all shows 1 more metric" in result.tables()[0].note
-
-
 def test_refusals(runs, sample, tmp_path):
     for paths, match, options in (
         ([runs[0], runs[0]], "named twice", {}),

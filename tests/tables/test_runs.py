@@ -9,7 +9,6 @@ import pytest
 
 from danseo.config.run import RunConfig
 from danseo.display.table import format_table
-from danseo.errors import DanseoError
 from danseo.runs.index import find_runs
 from danseo.runs.store import Run
 from danseo.tables.runs import compute_t_interval, make_group_table, make_run_table
@@ -59,13 +58,6 @@ def test_groups_have_mean_sample_deviation_and_t_interval(root):
     assert list(from_csv) == list(table.columns)
 
 
-def test_one_seed_has_no_spread(root):
-    rows = rows_of(make_group_table(find_runs(root), ["seed"]))
-    assert [(row["seed"], row["mean"], row["std"], row["n"], row["95 % t-interval"]) for row in rows] == [
-        (seed, score, None, 1, None) for seed, score in SEEDS.items()
-    ]
-
-
 def test_means_hold_only_scores_of_the_same_split(root):
     finish_on_dev(root, seed=4)
     Run(root / "unfinished").start(RunConfig(task="ner", model="klue/roberta-base"))
@@ -73,13 +65,6 @@ def test_means_hold_only_scores_of_the_same_split(root):
     rows = rows_of(make_group_table(find_runs(root), ["task"]))
     assert [(row["n"], row["scored on"]) for row in rows] == [(3, "report split"), (1, SELECTED_ON_DEV)]
     assert len(rows_of(make_run_table(find_runs(root)))) == 6
-
-
-def test_short_and_full_names_of_settings_group_alike(root):
-    for key in ("learning_rate", "train.learning_rate"):
-        assert [row[key] for row in rows_of(make_group_table(find_runs(root), [key]))] == [5e-5]
-    with pytest.raises(DanseoError, match="--group rate: no such setting"):
-        make_group_table(find_runs(root), ["rate"])
 
 
 @pytest.mark.parametrize("style", ["markdown", "csv", "json"])

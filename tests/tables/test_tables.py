@@ -1,7 +1,5 @@
 """Tables for papers: by seed, by settings, and models × tasks."""
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +8,12 @@ import pytest
 
 from danseo.config.base import update_config
 from danseo.config.run import RunConfig
-from danseo.display.table import Best, Second, Strong, Table, format_table, format_tables, to_latex, to_markdown
+from danseo.display.table import Best, Second, Strong, Table, format_table, to_latex, to_markdown
 from danseo.errors import DanseoError
 from danseo.runs.index import find_runs, read_record
 from danseo.runs.provenance import answered_whole_dev
 from danseo.runs.store import Run
-from danseo.tables.choose import TableChoice, choose_tables
-from danseo.tables.klue import COLUMNS, PUBLISHED, classify_size, make_klue_tables
+from danseo.tables.klue import PUBLISHED, make_klue_tables
 from danseo.tables.seeds import make_seed_tables
 from danseo.tables.sweep import make_sweep_table
 from danseo.tasks import TASKS
@@ -206,12 +203,6 @@ def test_the_variant_is_picked_on_the_select_half(tmp_path):
     assert rows_of(make_klue_tables(find_runs(tmp_path), in_one=True)[0])[0]["NER ent"] == 80.0
 
 
-def test_the_columns_of_the_klue_table_are_metrics_of_the_tasks():
-    assert set(COLUMNS.values()) <= {id_ for task in TASKS.values() for id_ in task.metrics}
-    assert [classify_size(n) for n in (0, 6.8e7, 1.1e8, 3.4e8)] == ["–", "small", "base", "large"]
-    assert TASKS["dp"].table_metrics[:2] == ["dp/uas@official-1", "dp/las@official-1"]
-
-
 def test_latex_is_escaped():
     table = Table(
         "50 % of $x_1$", ("a&b", "n"), [("가_나\\{~^}", Best(1.5)), (Strong("x#"), Second(2.0)), ("<±×>", None)]
@@ -223,19 +214,3 @@ def test_latex_is_escaped():
     assert r"\textbf{x\#} & \underline{2.00} \\" in text
     assert r"\textless{}$\pm$$\times$\textgreater{} & -- \\" in text
     assert text.count("{") == text.count("}")
-
-
-@pytest.mark.parametrize("style", ["markdown", "csv", "json", "latex"])
-def test_all_layouts_in_all_formats(tmp_path, style):
-    for seed in (1, 2):
-        finished(tmp_path, f"a{seed}", "ner", ner(84.0 + seed, 91.0), seed=seed)
-    records = find_runs(tmp_path)
-    for layout in (None, "seeds", "sweep", "klue"):
-        text = format_tables(choose_tables(records, TableChoice(layout, for_programs=style in ("json", "csv"))), style)
-        if style == "json":
-            document = json.loads(text)
-            assert layout != "seeds" or document["std_ddof"] == 1
-        if style == "csv":
-            assert all(row for row in csv.reader(io.StringIO(text)) if row)
-    with pytest.raises(DanseoError, match="leave out --group"):
-        TableChoice("klue", group="task")

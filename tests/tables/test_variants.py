@@ -9,10 +9,8 @@ import pytest
 
 from danseo.config.run import RunConfig
 from danseo.display.table import Best, Table, compact, format_tables, to_markdown
-from danseo.ensembling.ensemble import name_models
-from danseo.runs.index import find_runs, read_record
+from danseo.runs.index import find_runs
 from danseo.runs.naming import make_names_unique, shorten_model
-from danseo.runs.predictions import MemberPredictions
 from danseo.runs.store import Run, compute_fingerprint, find_run_path, make_run_name
 from danseo.tables.choose import TableChoice, choose_tables
 from danseo.tables.klue import make_klue_tables
@@ -20,7 +18,6 @@ from danseo.tables.run_summary import make_run_tables
 from danseo.tables.runs import make_group_table, make_run_table
 from danseo.tables.seeds import make_seed_tables
 from danseo.tables.sweep import make_sweep_table
-from danseo.tables.variants import label_variants
 
 from .test_tables import finished, ner, rows_of
 
@@ -135,15 +132,6 @@ def test_ensembles_of_other_members_or_weights_are_not_averaged(tmp_path):
     assert sorted(row["n"] for row in groups(tmp_path)) == [1, 1, 2]
 
 
-def test_members_are_shown_only_if_nothing_else_differs(tmp_path):
-    for name, model in (("one", "ensemble-prob of a + b"), ("two", "ensemble-prob of a + c")):
-        options: dict[str, Any] = {"model": model, "run_type": "ensemble", "members": (1,)}
-        run = finished(tmp_path, name, "ner", ner(80, 90), **options)
-        scores = run.read_json("scores.json")
-        run.write_json("scores.json", scores | {"ensemble": {"members": [{"variant": name, "seed": 1}]}})
-    assert "members" not in make_run_table(find_runs(tmp_path)).columns
-
-
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
@@ -190,21 +178,6 @@ def test_models_of_the_same_name_get_their_folders_or_their_hash():
         two: "z (fedcba)",
         "q/y": "y",
     }
-
-
-def test_encoders_in_folders_named_model_have_different_names(tmp_path):
-    for name, score in (("pretrain--aa", 80.0), ("pretrain--bb", 70.0)):
-        for seed in (1, 2):
-            model = tmp_path / "pre" / name / "model"
-            finished(tmp_path / "runs", f"{name}-{seed}", "ner", ner(score, 90), model=str(model), seed=seed)
-    records = find_runs(tmp_path / "runs")
-    assert {(row["model"], row["mean"], row["n"]) for row in groups(tmp_path / "runs")} == {
-        ("pretrain--aa", 80.0, 2),
-        ("pretrain--bb", 70.0, 2),
-    }
-    assert [row["model"] for row in rows_of(make_klue_tables(records)[0])[:2]] == ["pretrain--aa", "pretrain--bb"]
-    assert sorted(set(label_variants(records))) == ["pretrain--aa", "pretrain--bb"]
-    assert {row["model"] for row in rows_of(make_sweep_table(records))} == {"pretrain--aa", "pretrain--bb"}
 
 
 def test_a_folder_that_held_another_model_is_another_model(tmp_path):
@@ -267,12 +240,6 @@ def test_values_that_all_rows_share_are_in_the_note(tmp_path):
     assert "learning rate" in compact(make_run_table(find_runs(tmp_path))).columns
 
 
-def test_a_wide_table_shows_all_settings(tmp_path):
-    finished(tmp_path, "a", "ner", ner(80, 90))
-    (table,) = choose_tables(find_runs(tmp_path), TableChoice(wide=True))
-    assert {"warmup ratio", "batch size", "learning rate", "status"} <= set(table.columns)
-
-
 def test_equal_scores_have_no_best(tmp_path):
     for name in ("a", "b"):
         finished(tmp_path, name, "ner", ner(80.0, 90.0), model=name)
@@ -280,13 +247,6 @@ def test_equal_scores_have_no_best(tmp_path):
     assert [type(value) for value in (*row[2:4], *other[2:4])] == [float] * 4
     assert isinstance(make_sweep_table(find_runs(tmp_path)), Table)
     assert "**" not in to_markdown(make_sweep_table(find_runs(tmp_path))).split("\n", 2)[2]
-
-
-def test_an_ensemble_of_models_of_the_same_name_shows_their_folders(tmp_path):
-    runs = [finished(tmp_path, name, "ner", ner(80, 90), model=f"{name}/x/model") for name in ("a", "b")]
-    members = [MemberPredictions(run.path.name, run.path, [], None, "0", read_record(run)) for run in runs]
-    assert name_models(members) == "a/x + b/x"
-    assert name_models(members[:1]) == "x"
 
 
 def test_the_same_weights_with_a_head_and_as_a_writer_are_two_models(tmp_path):

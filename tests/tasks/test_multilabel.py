@@ -139,15 +139,3 @@ def test_bad_labels(tmp_path, task, train, message):
     with pytest.raises(DanseoError) as caught:
         get_task(str(tmp_path / "own.toml")).read(tmp_path / "t.csv")
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"), [("A", "list of labels"), (["A", "C"], "unknown label 'C'"), (["A", "A"], "twice")]
-)
-def test_bad_answers(tmp_path, answer, message):
-    (tmp_path / "own.toml").write_text(TASK + 'label = "tags"\nlabels = ["B", "A"]\n', "utf-8")
-    (tmp_path / "t.csv").write_text("text,tags\n가,A\n", "utf-8")
-    task = get_task(str(tmp_path / "own.toml"))
-    assert task.check_answer(None, ["A", "B"]) == ("B", "A")
-    with pytest.raises(ValueError, match=message):
-        task.check_answer(None, answer)

@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danseo.errors import DanseoError
 from danseo.metrics.classification import make_curves
 from danseo.records import Entity, RelationExample
 from danseo.tasks import TASKS
@@ -72,8 +71,3 @@ def test_masked_areas_are_those_of_the_golden_file():
 
     area = Ranking(make_curves(golds, [dict(zip(names, row, strict=True)) for row in table], names)).value()
     assert area == pytest.approx(effect["auprc_macro"], abs=1e-4)
-
-
-def test_mask_needs_entity_types():
-    with pytest.raises(DanseoError, match="no pairs of entity types"):
-        learn_type_mask(TASKS["nli"], [])

@@ -62,12 +62,6 @@ def test_normal_forms_give_the_same_text_and_cover_the_original(text):
         assert "".join(original[start:end] for start, end in spans) == original
 
 
-def test_inserted_spaces_cover_nothing():
-    result = normalize_text(decompose("가[SEP]나")).insert_spaces([2])
-    assert result.text == "가[ SEP]나"
-    assert result.to_original([(0, 1), (1, 2), (2, 3), (3, 6), (7, 8)]) == [(0, 2), (2, 3), (3, 3), (3, 6), (7, 9)]
-
-
 # Tokenizers
 
 
@@ -121,8 +115,7 @@ def encoder_tokenizer(request) -> EncoderTokenizer:
     texts = [KOREAN, "서울에서 [ SEP ] MASK < subj > 대괄호 안 글자 PAD CLS", "ㅋㅋ ㅠㅠ 하하"] * 3
     tokenizer = TOKENIZERS[request.param](texts)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+        single="[CLS] $A [SEP]", special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     )
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **NAMES)
     fast.add_special_tokens({"additional_special_tokens": list(MARKERS)})
@@ -281,7 +274,7 @@ def test_long_runs_of_marks_compose_as_short_ones_do():
         assert normalize_text(text).text == normalize_text(compose(text)).text
 
 
-@pytest.mark.parametrize("unit", ["\u0301\u0323", "\u0f73", "\u0323\u0f73\u0334", "\u1161", "e\u0301", "\u0301"])
+@pytest.mark.parametrize("unit", ["\u0301\u0323", "\u0f73", "e\u0301"])
 def test_time_grows_with_the_length_of_a_text(unit):
     """Sixteen times the text may take forty times as long on a busy machine, not the square of it."""
     texts = [f"가\u0301{unit * (size // len(unit))}" for size in (4_000, 64_000)]

@@ -4,22 +4,21 @@ import os
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from danseo.config.base import changed_settings, update_config  # noqa: E402
-from danseo.config.run import RunConfig  # noqa: E402
-from danseo.config.train import TrainSettings  # noqa: E402
-from danseo.errors import DanseoError, WorkFailed  # noqa: E402
-from danseo.runs.store import Run  # noqa: E402
-from danseo.training import precision  # noqa: E402
-from danseo.training.optimizers import make_optimizer  # noqa: E402
-from danseo.training.precision import ComputeConfig, configure_torch, read_compute_config, select_compute_config  # noqa: E402
-from danseo.training.trainer import Trainer  # noqa: E402
-from danseo.training.training_loop import BatchPlan, Engine, compute_outputs, train_steps  # noqa: E402
-from tests.tiny import Watch  # noqa: E402
-from tests.training.test_precision import fake  # noqa: E402
+from danseo.config.train import TrainSettings
+from danseo.errors import DanseoError, WorkFailed
+from danseo.runs.store import Run
+from danseo.training import precision
+from danseo.training.optimizers import make_optimizer
+from danseo.training.precision import ComputeConfig, configure_torch, select_compute_config
+from danseo.training.trainer import Trainer
+from danseo.training.training_loop import BatchPlan, Engine, train_steps
+from tests.tiny import Watch
+from tests.training.test_precision import fake
 
 GPU = torch.device("cuda")
 WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique")
@@ -92,18 +91,6 @@ def test_a_loss_that_is_no_number_shows_before_anything_is_kept(prepared, tmp_pa
     assert not run.path.exists()
 
 
-def test_losses_are_read_when_they_are_logged(prepared, tmp_path):
-    logs = []
-    for reads_at_once in (True, False):
-        model, run = prepared("ynat", epochs=2, evals_per_epoch=1), Run(tmp_path / str(reads_at_once))
-        engine = engine_of(model, ComputeConfig("fp32", "eager"))
-        engine.reads_at_once = reads_at_once
-        trainer = Trainer(engine, model.train_features, model.config.train, 1, run)
-        trainer.train(lambda: 1.0, Watch())
-        logs.append(run.read_log())
-    assert [line["loss"] for line in logs[0]] == pytest.approx([line["loss"] for line in logs[1]])
-
-
 class Order:
     """An engine's kind that notes what is computed and what is read, one after the other."""
 
@@ -114,45 +101,6 @@ class Order:
             engine, "forward", lambda *given, **named: self.seen.append("told") or forward(*given, **named)
         )
         monkeypatch.setattr(engine.objective, "unpack", lambda *given: self.seen.append("read") or unpack(*given))
-
-
-def test_a_gpu_has_the_next_part_before_the_last_one_is_read(prepared, monkeypatch):
-    found, orders = [], []
-    for reads_at_once in (True, False):
-        model = prepared("ynat")
-        engine = engine_of(model, ComputeConfig("fp32", "eager"))
-        engine.reads_at_once, engine.max_tokens = reads_at_once, max(map(len, model.train_features))
-        order = Order(engine, monkeypatch)
-        found.append(compute_outputs(engine, model.train_features))
-        orders.append(order.seen)
-        monkeypatch.undo()
-    count = len(orders[0]) // 2
-    assert count > 3
-    assert orders[0] == ["told", "read"] * count
-    assert orders[1] == ["told", *["told", "read"] * (count - 1), "read"]
-    for one, other in zip(*found, strict=True):
-        assert one.keys() == other.keys()
-        assert all((one[name] == other[name]).all() for name in one)
-
-
-def test_a_part_that_does_not_fit_is_halved_while_another_is_out(prepared, monkeypatch):
-    model = prepared("ynat")
-    engine = engine_of(model, ComputeConfig("fp32", "eager"))
-    whole = compute_outputs(engine, model.train_features)
-    engine.reads_at_once, forward, calls = False, engine.forward, []
-
-    def short(features, with_gold):
-        calls.append(len(features))
-        if len(calls) == 2:
-            raise torch.OutOfMemoryError
-        return forward(features, with_gold)
-
-    engine.max_tokens = 2 * max(map(len, model.train_features))
-    monkeypatch.setattr(engine, "forward", short)
-    again = compute_outputs(engine, model.train_features)
-    assert len(calls) > 3
-    for one, other in zip(whole, again, strict=True):
-        assert all(one[name] == pytest.approx(other[name], abs=1e-5) for name in one)
 
 
 # FlashAttention
@@ -175,24 +123,6 @@ def test_flash_attention_is_taken_in_half_precision(with_flash):
     assert select_compute_config(flashing(), named, GPU) == ComputeConfig("bf16", precision.FLASH)
     with pytest.raises(DanseoError, match="computes in half precision"):
         select_compute_config(flashing(), TrainSettings(attn_implementation=precision.FLASH, precision="fp32"), GPU)
-
-
-def test_flash_attention_is_for_gpus_with_the_package_and_networks_that_take_it(with_flash, monkeypatch, tmp_path):
-    asked = TrainSettings(attn_implementation=precision.FLASH)
-    for network, device in (
-        (fake("sdpa", precision.FLASH, packs=False), GPU),
-        (flashing(), torch.device("cpu")),
-        (flashing("sdpa"), GPU),
-    ):
-        with pytest.raises(DanseoError, match="no flash_attention_2 attention"):
-            select_compute_config(network, asked, device)
-    run = Run(tmp_path / "run")
-    run.write_json("compute.json", {"precision": "bf16", "attention": precision.FLASH, "device": "cuda"})
-    assert read_compute_config(run, TrainSettings(), GPU) == ComputeConfig("bf16", precision.FLASH)
-    monkeypatch.setattr(precision, "find_spec", lambda name: None)
-    assert read_compute_config(run, TrainSettings(), GPU) is None, "it is chosen anew on a machine without the package"
-    with pytest.raises(DanseoError, match="no flash_attention_2 attention"):
-        select_compute_config(flashing(), asked, GPU)
 
 
 # Half precision
@@ -259,10 +189,3 @@ def test_deterministic_algorithms_hold_for_the_run_that_asks(switches, prepared,
     next(steps_of(model, engine_of(model, ComputeConfig("fp32", "eager"))))
     prepared("ynat")
     assert not torch.are_deterministic_algorithms_enabled()
-
-
-def test_runs_that_do_not_ask_keep_their_names():
-    config = RunConfig(task="ynat", model="some/encoder")
-    assert not {"train.allow_tf32", "train.full_determinism"} & changed_settings(config).keys()
-    asked = changed_settings(update_config(config, {"allow_tf32": False, "full_determinism": True}))
-    assert (asked["train.allow_tf32"], asked["train.full_determinism"]) == (False, True)

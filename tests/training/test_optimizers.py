@@ -3,17 +3,19 @@ from dataclasses import dataclass
 
 import pytest
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
 
-from torch import nn  # noqa: E402
+import torch
+import transformers
+from torch import nn
 
-from danseo.config.train import TrainSettings  # noqa: E402
-from danseo.errors import DanseoError  # noqa: E402
-from danseo.models.encoder.heads.biaffine import OfficialParser  # noqa: E402
-from danseo.models.encoder.network import Network  # noqa: E402
-from danseo.models.encoder.settings import EncoderSettings  # noqa: E402
-from danseo.training.optimizers import (  # noqa: E402
+from danseo.config.train import TrainSettings
+from danseo.errors import DanseoError
+from danseo.models.encoder.heads.biaffine import OfficialParser
+from danseo.models.encoder.network import Network
+from danseo.models.encoder.settings import EncoderSettings
+from danseo.training.optimizers import (
     compute_lr_factor,
     freeze,
     make_optimizer,
@@ -21,7 +23,7 @@ from danseo.training.optimizers import (  # noqa: E402
     orthogonalize,
     set_learning_rates,
 )
-from tests.tiny import FAMILIES  # noqa: E402
+from tests.tiny import FAMILIES
 
 LAYERS = 3
 COMMON = {
@@ -111,8 +113,10 @@ FROZEN = {
 }
 
 
-@pytest.mark.parametrize("what", FROZEN)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "what"),
+    [*(("bert", what) for what in FROZEN), *((f, w) for f in FAMILIES[1:] for w in ("encoder", "2"))],
+)
 def test_frozen_weights_stay_bit_equal_and_the_others_move(family, what):
     network = network_of(family)
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
@@ -173,7 +177,7 @@ def biases_and_norms(network: nn.Module) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("auto", ["AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoModel"])
+@pytest.mark.parametrize("auto", ["AutoModelForSequenceClassification", "AutoModel"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_biases_and_norms_do_not_decay(family, auto):
     network = network_of(family, auto)
@@ -308,10 +312,6 @@ def test_an_unknown_schedule_is_an_error():
         compute_lr_factor(5, 10, config)
 
 
-def test_without_warm_up_the_first_step_has_the_peak():
-    assert compute_lr_factor(0, 10, TrainSettings(warmup_ratio=0)) == 1
-
-
 @pytest.mark.parametrize(
     "schedule", ["linear", "cosine", "cosine_with_restarts", "cosine_annealing", "constant", "warmup_stable_decay"]
 )
@@ -324,13 +324,6 @@ def test_at_least_one_step_has_the_peak_rate(schedule, total, warmup):
 
 
 # Muon
-
-
-def test_orthogonal_brings_singular_values_near_one():
-    torch.manual_seed(1)
-    for shape in ((3, 8, 8), (2, 24, 8), (2, 8, 24)):
-        values = torch.linalg.svdvals(orthogonalize(torch.randn(shape)))
-        assert 0.5 < values.min() <= values.max() < 1.4
 
 
 @pytest.mark.parametrize("rank", [2, 32])

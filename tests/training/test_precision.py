@@ -152,12 +152,6 @@ def test_a_family_without_an_attention_does_without_it(is_deaf):
         SDPA.apply_to(network)
 
 
-def test_packed_texts_come_first_for_networks_that_read_them():
-    known = ("packed", "sdpa", "eager")
-    assert select_compute_config(fake(*known), TrainSettings(), CPU) == ComputeConfig("fp32", "packed")
-    assert select_compute_config(fake(*known, packs=False), TrainSettings(), CPU) == SDPA
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_computes_with_the_attention_that_is_recorded(family):
     network = network_of(family)

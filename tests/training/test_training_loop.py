@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 from danseo.config.train import TrainSettings  # noqa: E402
 from danseo.errors import WorkFailed  # noqa: E402
-from danseo.models.encoder.heads.losses import compute_balanced_weights, weighted_cross_entropy  # noqa: E402
+from danseo.models.encoder.heads.losses import compute_balanced_weights  # noqa: E402
 from danseo.runs.store import Run  # noqa: E402
 from danseo.training import training_loop  # noqa: E402
 from danseo.training.optimizers import make_optimizer  # noqa: E402
@@ -164,12 +164,6 @@ def test_a_plan_evaluates_evenly_within_epochs_and_at_the_end():
     assert [step for step in range(1, 24) if plan.is_evaluation(step)] == [2, 5, 8, 10, 12, 15, 18, 20, 22, 23]
 
 
-@pytest.mark.parametrize(("evaluations", "marks"), [(0, [3]), (1, [1, 2, 3]), (5, [1, 2, 3])])
-def test_a_plan_of_one_step_per_epoch(evaluations, marks):
-    plan = BatchPlan([9] * 4, TrainSettings(batch_size=8, epochs=3, evals_per_epoch=evaluations), seed=1)
-    assert [step for step in range(1, 4) if plan.is_evaluation(step)] == marks
-
-
 # Trainer
 
 
@@ -252,18 +246,6 @@ def test_the_best_weights_are_those_of_the_average_once_there_is_one(prepared, t
 
 
 # Losses
-
-LOGITS = torch.tensor([[2.0, 0.5, -1.0], [0.1, 0.2, 0.3], [-2.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
-LABELS = torch.tensor([0, 2, -100, 1])
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 0.25, 3.0])])
-def test_the_loss_divides_by_the_weights_of_the_labels(weights, smoothing):
-    loss, weight = weighted_cross_entropy(LOGITS, LABELS, weights, smoothing)
-    expected = torch.nn.functional.cross_entropy(LOGITS, LABELS, weight=weights, label_smoothing=smoothing)
-    assert float(loss / weight) == pytest.approx(float(expected))
-    assert float(weight) == (3.0 if weights is None else 4.25)
 
 
 def test_balanced_weights_are_those_of_scikit_learn():

@@ -8,18 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from danseo.errors import DataError, NetworkError
+from danseo.errors import DataError
 from danseo.mlm.overlap import OverlapCounter
 from danseo.mlm.probing import items as items_module
-from danseo.mlm.probing.build import build_sets, fetch_lambada, find_gap
+from danseo.mlm.probing.build import build_sets, find_gap
 from danseo.mlm.probing.items import hash_items, read_bundled_items, read_items, write_items
-from danseo.mlm.probing.repeated_nouns import (
-    BuildOptions,
-    choose_split,
-    collect_repeated_nouns,
-    find_repeated_nouns,
-    parse_quotas,
-)
+from danseo.mlm.probing.repeated_nouns import BuildOptions, choose_split, collect_repeated_nouns, find_repeated_nouns
 from danseo.text.documents import Document, hash_text, read_documents, split_passages
 from danseo.text.morphology import KiwiAnalyser, Noun
 from tests.tiny import read_split
@@ -138,12 +132,6 @@ def test_items_per_document_are_limited(tmp_path):
     assert max(counts) == 12
 
 
-def test_quotas_are_parsed():
-    assert parse_quotas(["kowiki=800"]) == {"kowiki": 800}
-    with pytest.raises(DataError, match="SOURCE=N"):
-        parse_quotas(["kowiki"])
-
-
 def test_lambada_masks_the_last_mention(golden):
     for case in golden["lambada_mask"]["cases"]:
         whole, (start, end) = find_gap(case["text"], case["answer"])
@@ -171,20 +159,6 @@ def test_rows_without_a_gap_are_dropped_and_counted(tmp_path, text):
     assert all(item.baselines["unigram"] for item in back)
 
 
-def test_hub_is_not_contacted_offline(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(NetworkError, match="HF_HUB_OFFLINE"):
-        fetch_lambada()
-
-
-def test_overlap_finds_shared_ngrams():
-    items = read_bundled_items("dev")[:20]
-    overlap = OverlapCounter(items)
-    assert overlap.match(f"앞말 {items[0].text} 뒷말")
-    assert not overlap.match("아무 상관이 없는 글이다")
-    assert overlap.met.tolist() == [item.text == items[0].text for item in items]
-
-
 def test_documents_of_all_file_formats(tmp_path):
     (tmp_path / "a.txt").write_text("= 하나 =\n첫 줄\n둘째 줄\n\n다른 글", encoding="utf-8")
     with gzip.open(tmp_path / "b.jsonl.gz", "wt", encoding="utf-8") as file:
@@ -195,16 +169,6 @@ def test_documents_of_all_file_formats(tmp_path):
         (tmp_path / "c.txt").write_bytes("첫 줄\n둘째 줄".encode(encoding))
         assert [each.text for each in read_documents("src", tmp_path / "c.txt")] == ["첫 줄\n둘째 줄"]
     assert list(split_passages(Document("d", "s", "가나\n다라\n마바"), 5)) == ["가나\n다라", "마바"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [("empty.txt", b"\n\n", "no text"), ("bad.txt", b"a\xff", "line 1: not UTF-8"), ("b.jsonl", b"{", "JSON")],
-)
-def test_bad_text_gives_one_line(tmp_path, name, content, reason):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=reason):
-        list(read_documents("s", tmp_path / name))
 
 
 def test_bad_items_are_refused(tmp_path):
@@ -238,13 +202,6 @@ def test_bundled_set_is_built_from_its_text(tmp_path):
     assert {split: hash_items(found) for split, found in made.items.items()} == {
         split: hash_items(read_bundled_items(split)) for split in ("dev", "test")
     }
-
-
-def test_analyser_finds_nouns():
-    pytest.importorskip("kiwipiepy", reason="the extra ko is not installed")
-    first, second = KiwiAnalyser().find_nouns(iter(["나는 정부를 믿는다.", ""]))
-    assert [tuple(noun) for noun in first] == [("나", "NP", 0, 1), ("정부", "NNG", 3, 5)]
-    assert second == []
 
 
 def test_klue_texts_are_sources_of_their_own(sample, tmp_path):

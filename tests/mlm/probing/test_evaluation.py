@@ -274,9 +274,6 @@ def _wait_for(path: Path) -> None:
 
 def test_locked_folder_is_not_written(training, small, tmp_path):
     job = ProbeJob((str(training),), items=small, output=tmp_path / "out", device="cpu", precision="fp32", wait=False)
-    with (
-        lock_folder(tmp_path / "out", inside=True),
-        pytest.raises(WorkFailed, match="another process"),
-    ):
+    with lock_folder(tmp_path / "out", inside=True), pytest.raises(WorkFailed, match="another process"):
         run_probe(job, quiet=True)
     assert not (tmp_path / "out").exists()

@@ -73,9 +73,8 @@ def run_python(endpoint: str, folder: Path, code: str = FETCH, **environment: st
     )
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "HUGGINGFACE_HUB_TOKEN"])
-def test_token_of_the_environment_is_used(endpoint, tmp_path, name):
-    done = run_python(endpoint, tmp_path, **{name: "hf_good"})
+def test_token_of_the_environment_is_used(endpoint, tmp_path):
+    done = run_python(endpoint, tmp_path, HF_TOKEN="hf_good")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str([("토끼", "dev")] * 3)
 

@@ -1,26 +1,15 @@
 """Probes of a model: windows, logits at the mask, choice, scores, and models that cannot be probed."""
 
-import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig
 
 from danseo.errors import DanseoError
 from danseo.mlm.probing.items import ProbeItem, read_bundled_items
-from danseo.mlm.probing.probe import (
-    GapQuery,
-    ProbeOptions,
-    fill_greedily,
-    make_choice,
-    predict_gaps,
-    probe_model,
-    rank_target,
-)
-from danseo.mlm.probing.score import build_noun_mask, decode_vocabulary
-from danseo.mlm.probing.windows import WindowBuilder, WordTokenizer, fit_context, name_bucket, remove_mentions
+from danseo.mlm.probing.probe import GapQuery, ProbeOptions, fill_greedily, make_choice, predict_gaps, probe_model
+from danseo.mlm.probing.windows import WindowBuilder, WordTokenizer
 from danseo.models.mlm.masked_model import MaskedModel
 from danseo.models.mlm.positions import choose_length
 from danseo.models.new_encoder import EncoderSize, make_encoder
@@ -75,29 +64,6 @@ def test_windows_are_centred_and_full(pair):
     assert len(early.ids) == 32
     assert early.antecedent_in_window
     assert early.distance <= 2
-
-
-def test_context_is_shared_between_both_sides():
-    assert fit_context(100, 100, 31) == (15, 15)
-    assert fit_context(3, 100, 31) == (3, 27)
-    assert fit_context(100, 3, 31) == (27, 3)
-    assert fit_context(2, 2, 31) == (2, 2)
-
-
-def test_special_tokens_in_text_are_text(pair):
-    item = item_of("[MASK] 표시는 [SEP] 표시다. 정부는 정부다.", "정부")
-    (window,) = WindowBuilder(pair[1], 64).build([item])
-    assert window.ids.count(pair[1].mask_token_id) == 1
-    assert window.ids.count(pair[1].sep_token_id) == 1
-
-
-def test_filled_window_keeps_its_length(pair):
-    (window,) = WindowBuilder(pair[1], 24).build([item_of("시장은 " * 40 + "정부" + "는 시장" * 40, "정부")])
-    ids, position = window.fill([7, 8, 9])
-    assert len(ids) == 24
-    assert ids[position : position + 3] == (7, 8, 9)
-    assert ids[0] == pair[1].cls_token_id
-    assert ids[-1] == pair[1].sep_token_id
 
 
 def test_spelling_decides_how_the_particle_is_tokenized(pair):
@@ -158,24 +124,6 @@ def test_respelled_items_are_counted(pair):
     assert [result.as_dict()["spelling"] for result in results.values()] == ["natural", "separate"]
 
 
-def test_distances_fall_into_ranges():
-    assert [name_bucket(d) for d in (0, 64, 300, 512, 5000, None)] == [
-        "<64",
-        "64-256",
-        "256-512",
-        "512-1k",
-        ">1k",
-        "none",
-    ]
-
-
-def test_control_has_no_other_mention():
-    item = ITEMS[0]
-    control = remove_mentions(item)
-    assert control.text.count(item.target) == 1
-    assert control.text[slice(*control.span)] == item.target
-
-
 def test_lengths_follow_the_architecture(golden, pair):
     want = golden["roberta_positions"]
     roberta = AutoConfig.for_model("roberta", max_position_embeddings=514, pad_token_id=want["padding_idx"])
@@ -212,11 +160,6 @@ def test_pseudo_likelihood_is_the_sum_over_tokens(family):
         with torch.inference_mode():
             total += model(input_ids=torch.tensor([ids])).logits[0, window.position + k].log_softmax(-1)[token].item()
     assert scores["도서관장실"] == pytest.approx(total, abs=1e-3)
-
-
-def test_ranks():
-    scores = {"가": -1.0, "나": -2.0, "다": -math.inf}
-    assert [rank_target(scores, word, ("가", "나", "다")) for word in ("가", "나", "다")] == [1, 2, 3]
 
 
 def test_perfect_model_has_full_scores(pair, monkeypatch):
@@ -283,20 +226,6 @@ def test_greedy_filling_is_left_to_right(pair):
     assert predict_gaps(masked, [GapQuery(ids, position + 1, top=1)])[0].top == [fill[1]]
 
 
-def test_noun_filter_is_cached(pair, tmp_path):
-    tokenizer = pair[1]
-    words = decode_vocabulary(tokenizer)
-    first = build_noun_mask(tokenizer, words, FakeAnalyser(), tmp_path)
-
-    class Silent(FakeAnalyser):
-        def find_nouns(self, texts):
-            raise AssertionError("not cached")
-
-    assert np.array_equal(build_noun_mask(tokenizer, words, Silent(), tmp_path), first)
-    assert first.any()
-    assert not first[tokenizer.all_special_ids].any()
-
-
 def test_models_that_cannot_be_probed_give_one_line(tmp_path, pair):
     make_encoder(tmp_path / "headless", ["정부는 정책을 냈다."] * 5, size=EncoderSize(1, 8, 1, 100, 32))
     folder = save_pair(tmp_path / "pickled", pair)
@@ -307,14 +236,6 @@ def test_models_that_cannot_be_probed_give_one_line(tmp_path, pair):
             MaskedModel.load(str(tmp_path / name), "cpu", "fp32")
     with pytest.raises(DanseoError, match="no probe items"):
         probe_model(MaskedModel(*pair), [])
-
-
-def test_training_mode_is_restored(pair):
-    model, tokenizer = pair
-    model.train()
-    probe_model(MaskedModel(model, tokenizer), ITEMS[:2], ProbeOptions(quick=True), FakeAnalyser())
-    assert model.training
-    model.eval()
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_logged(monkeypatch):

@@ -3,18 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from danseo.display.table import to_markdown
-from danseo.errors import DanseoError
-from danseo.mlm.probing.evaluation import ProbeJob, run_probe
 from danseo.mlm.probing.results import (
     SUMMARY,
     find_best,
     find_series,
     group_tied_series,
-    make_comparison_table,
-    make_result_tables,
     make_series_chart,
     make_sweep_table,
     remove_partial_files,
@@ -23,7 +16,6 @@ from danseo.mlm.probing.results import (
 )
 from danseo.report.mlm_page import make_mlm_pages
 
-SHARE = {"value": 0.0, "low": -1e-17, "high": 0.0764, "n": 47}
 SCORES = ("strict1", "strict5", "choice1", "lambada_strict1", "composite", "real1", "real5", "lambada_top1", "score")
 
 
@@ -50,17 +42,6 @@ def test_only_partial_files_of_results_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
 
 
-def test_the_command_removes_partial_files_first(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint-1").mkdir()
-    (tmp_path / "checkpoint-1" / "config.json").write_text("{}", "utf-8")
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / ".probe_summary.csv.17.part").write_text("x", "utf-8")
-    with pytest.raises(DanseoError):
-        run_probe(ProbeJob((str(tmp_path),), output=out, reference=tmp_path / "absent.json"), quiet=True)
-    assert not list(out.glob(".*.part"))
-
-
 def test_best_checkpoint_is_named_without_ties():
     rows = [row("a/x", 0.2), row("a/y", 0.2), row("a/z", 0.1)]
     assert make_sweep_table(summary(*rows[1:])).note.endswith("best composite: y")
@@ -70,44 +51,6 @@ def test_best_checkpoint_is_named_without_ties():
     assert "best" not in make_sweep_table(summary(row("a", None), row("b", None))).note
     assert find_best(rows[1:], "composite") == rows[1]
     assert find_best(rows, "composite") is None
-
-
-def test_errors_have_a_column():
-    good = row("a/x")
-    assert "error" not in to_markdown(make_sweep_table(summary(good)))
-    failed = {"checkpoint": "a/y", "step": 3, "status": "failed", "error": "no weights"}
-    assert "| failed: no weights |" in to_markdown(make_sweep_table(summary(good, failed)))
-
-
-def test_checkpoints_have_unique_names():
-    named = ["one/checkpoint-100", "two/checkpoint-100", "a/long/model", "b/long/model", "klue/bert"]
-    found = [cells[0] for cells in make_sweep_table(summary(*map(row, named))).cells()]
-    assert found == ["one/checkpoint-100", "two/checkpoint-100", "a/long", "b/long", "bert"]
-    difference = {"probe": "repeated", "score": "strict@1", "value": 1.0, "reference": 2.0, "difference": -1.0}
-    difference |= {"only_here": 1, "only_reference": 2, "mcnemar_p": 1.0}
-    listed = [{"checkpoint": name, **difference} for name in named[:2]]
-    table = make_comparison_table(listed, {"checkpoint": "ref/checkpoint-1"})
-    assert [cells[0] for cells in table.cells()] == named[:2]
-    assert table.title == "Against ref/checkpoint-1, %"
-
-
-def test_intervals_have_no_negative_zero():
-    probe: dict[str, Any] = {"n": 47, "scores": {"strict@1": SHARE}, "baselines": {}, "by_distance": []}
-    probe |= {"coverage": 1.0, "no_candidate": 0.0, "antecedent_in_window": 1.0, "respelled": 0.0}
-    probe["by_distance"] = [{"distance": "<64", "n": 47, "in_window": 47, "strict@1": SHARE}]
-    record = {"checkpoint": "pre/model", "seq_len": 128, "spelling": "natural", "probes": {"repeated": probe}}
-    scores, distances = make_result_tables(record)
-    assert "| strict@1 | 0.00 | 0.0 – 7.6 |" in to_markdown(scores)
-    assert "| 0.0 – 7.6 |" in to_markdown(distances)
-    assert scores.title.startswith("pre: repeated nouns")
-
-
-@pytest.mark.parametrize("name", ["model", "checkpoint-100"])
-def test_folder_is_named_with_its_parent(tmp_path: Path, monkeypatch, name):
-    (tmp_path / "pre" / name).mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "pre")
-    (cells,) = make_sweep_table(summary(row(name))).cells()
-    assert cells[0] == {"model": "pre", "checkpoint-100": "pre/checkpoint-100"}[name]
 
 
 def write_series(folder: Path, hits: dict[int, str], **more: Any) -> Path:

@@ -3,13 +3,7 @@
 import pytest
 
 from danseo.mlm.probing.items import ProbeItem
-from danseo.mlm.probing.score import (
-    average_scores,
-    clean_token,
-    compute_mcnemar_p,
-    compute_wilson_interval,
-    score_guesses,
-)
+from danseo.mlm.probing.score import average_scores, compute_wilson_interval, score_guesses
 
 
 def test_hit_rules(golden):
@@ -26,17 +20,6 @@ def test_ranked_guesses(golden):
         assert sum(each[score] for each in found) / len(items) == expected[score]
 
 
-@pytest.mark.parametrize(
-    ("token", "word"), [("##정부", "정부"), (" 정부 ", "정부"), ("▁정부", "정부"), ("정부", "정부")]
-)
-def test_marks_of_tokens_are_removed(token, word):
-    assert clean_token(token) == word
-
-
-def test_empty_guess_is_no_hit():
-    assert not any(score_guesses("정부", ["", "##"]).values())
-
-
 def test_wilson(golden):
     for name, bounds in golden["wilson95"].items():
         successes, total = (int(number) for number in name.split("_")[1::2])
@@ -50,11 +33,6 @@ def test_composite(golden):
         assert average_scores((0.4, 0.3, 0.3), values) == pytest.approx(case["score"], abs=1e-6)
     assert average_scores((0.4, 0.3, 0.3), [0.5, 0.5, None]) == pytest.approx(0.5)
     assert average_scores((0.4, 0.3, 0.3), [None] * 3) is None
-
-
-def test_mcnemar_counts_only_differences():
-    assert compute_mcnemar_p([True] * 50, [True] * 50) == 1
-    assert compute_mcnemar_p([False] * 10 + [True] * 90, [True] * 100) == pytest.approx(2 * 0.5**10)
 
 
 def test_coverage(golden):

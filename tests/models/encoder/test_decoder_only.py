@@ -61,14 +61,6 @@ def test_only_bidirectional_pieces_see_those_behind_them(decoders, family: str, 
         assert (change > 1e-4).all() if sight == "bidirectional" else (change < 1e-6).all()
 
 
-@pytest.mark.parametrize("family", DECODERS)
-def test_padding_changes_no_state(decoders, family: str):
-    network, kind = network_of(decoders[family])
-    alone = first_states(network, kind, 10)[1]
-    state = states_of(network, [Features(0, [5, 6, 7, 10], [0] * 4)])[0]
-    assert torch.allclose(alone, state, atol=1e-5)
-
-
 @pytest.mark.parametrize("attention", ["sdpa", PACKED])
 def test_a_sliding_window_reaches_both_ways(decoders, tmp_path: Path, attention):
     folder = tmp_path / "sliding"
@@ -221,27 +213,6 @@ def test_frozen_weights_lie_in_half_precision_where_the_run_computes_in_it(sampl
     examples = read_split(sample, "ynat", "dev", 4)
     assert len(model.predict(examples)) == 4
     assert model.mode.precision == "bf16"
-
-
-def test_a_saved_model_lies_as_it_did_when_it_learned(sample: Path, tmp_path: Path, decoders, monkeypatch):
-    """Whatever this machine gains by."""
-    half = {True: torch.bfloat16, False: torch.float32}
-    for gains in (True, False):
-        monkeypatch.setattr("danseo.models.encoder.network.stores_bf16", lambda size, device, gains=gains: gains)
-        config = quick_config(
-            "ynat",
-            decoders["llama"],
-            **{"encoder.lora_rank": 2},
-            max_train_samples=8,
-            precision="auto",
-            seed=int(gains),
-        )
-        run = run_experiment(config, sample, tmp_path, quiet=True)
-        assert run.read_json("compute.json")["precision"] == ("bf16" if gains else "fp32")
-        monkeypatch.setattr("danseo.models.encoder.network.stores_bf16", lambda size, device, gains=gains: not gains)
-        model = load_model(run, "cpu")
-        assert model.network.model.dtype == half[gains]
-        assert len(model.predict(read_split(sample, "ynat", "dev", 4)).predictions) == 4
 
 
 def test_a_body_that_is_gone_or_changed_is_one_line(sample: Path, tmp_path: Path):

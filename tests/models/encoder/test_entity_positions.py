@@ -41,8 +41,14 @@ def test_distances_are_counted_from_the_ends_of_an_entity():
     assert torch.equal(tokens(ids)[0, 0], tokens.weight[0])  # nothing is added outside
 
 
-@pytest.mark.parametrize("settings", [{}, {"pooling": "e_mean", "markers": "concat"}, {"markers": "entity_mask"}])
-@pytest.mark.parametrize("family", [*(family for family in FAMILIES if family != "deberta-v2"), "llama"])
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        *((family, {}) for family in (*FAMILIES, "llama") if family != "deberta-v2"),
+        ("bert", {"pooling": "e_mean", "markers": "concat"}),
+        ("modernbert", {"markers": "entity_mask"}),
+    ],
+)
 def test_packed_and_padded_steps_are_equal(bodies, sample, family, settings):  # noqa: F811
     model = load_encoder(bodies(family), sample, "re", max_length=96, max_entity_distance=8, **settings)
     torch.nn.init.normal_(model.network.entity_positions.embeddings.weight)

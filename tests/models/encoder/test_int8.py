@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.registry import load_model  # noqa: E402
-from danseo.training.precision import ComputeConfig, Int8Linear  # noqa: E402
+from danseo.training.precision import ComputeConfig  # noqa: E402
 from tests.tiny import quick_config, read_split, tiny_encoder  # noqa: E402
 
 
@@ -21,13 +21,3 @@ def test_bytes_answer_after_a_training_in_any_precision(precision, sample, tmp_p
         model.mode = ComputeConfig(mode, "packed")
         for one, other in zip(model.predict(examples), exact, strict=True):
             assert one.probabilities == pytest.approx(other.probabilities, abs=0.05)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_layer_in_bytes_takes_and_returns_what_the_layer_did(dtype):
-    layer = torch.nn.Linear(16, 8).to(dtype)
-    hidden = torch.randn(3, 16, dtype=dtype)
-    with torch.inference_mode():
-        made, wanted = Int8Linear(layer)(hidden), layer(hidden)
-    assert made.dtype == wanted.dtype
-    torch.testing.assert_close(made, wanted, atol=0.1, rtol=0.1)

@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 
 from danseo.cli import main
-from danseo.config.run import RunConfig
 from danseo.data.sample import write_sample
 from danseo.errors import DanseoError
 from danseo.models.llm import server_backend as module
-from danseo.models.llm.backend import CallLimits
-from danseo.models.llm.family import make_backend
 from danseo.tasks import TASKS
 from tests.models.llm.stub import make_completion, serving
 from tests.models.llm.test_server_backend import prompted
@@ -187,10 +184,3 @@ def test_a_redirect_is_not_followed(data, tmp_path, capsys):
     assert (code, reached) == (3, []), err
     assert "HTTP 307" in err
     assert bodies
-
-
-def test_limits_do_not_make_a_stored_address_trusted():
-    config = RunConfig(task="ynat", model="server:stub", run_type="prompt", prompt={"url": "http://127.0.0.1:1/v1"})
-    with pytest.raises(DanseoError, match="not sent"):
-        make_backend(config, None, CallLimits(calls=1), is_url_given=False)
-    assert make_backend(config, None, CallLimits(), is_url_given=True).url == "http://127.0.0.1:1/v1"

@@ -9,7 +9,6 @@ import torch
 
 from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
-from danseo.models.llm.backend import PromptRequest
 from danseo.models.llm.batched_decoding import compute_log_sums, grouped_attention
 from danseo.models.llm.loading import load_language_model
 from danseo.models.llm.local_backend import find_common_prefix, load_local_backend
@@ -172,27 +171,6 @@ def test_grouped_attention_copies_no_keys(shared, monkeypatch):
     assert seen == [shared]
 
 
-def test_a_model_attends_as_before_when_it_has_answered(folders, sample, monkeypatch):
-    model, used = prompted(folders["gemma3_text"], "ynat"), []
-    monkeypatch.setattr(
-        "danseo.models.llm.batched_decoding.grouped_attention",
-        lambda *a, **k: used.append(1) or grouped_attention(*a, **k),
-    )
-    model.prompt(read_split(sample, "ynat", "dev", 2))
-    assert used
-    assert model.backend.model.config._attn_implementation == "sdpa"
-
-
-def test_states_are_contiguous_for_the_vocabulary(folders, sample):
-    """Else a table that does not learn, as below adapters, is copied for every row."""
-    model, seen = prompted(folders["gemma3_text"], "ynat"), []
-    output = model.backend.model.requires_grad_(False).get_output_embeddings()
-    output.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].is_contiguous()))
-    model.prompt(read_split(sample, "ynat", "dev", 3))
-    assert seen
-    assert all(seen)
-
-
 def test_unlikely_tokens_of_a_large_vocabulary_count():
     """Each of them is less than what float32 can add to 1."""
     logits = torch.full((1, 262144), -17.0)
@@ -209,12 +187,6 @@ def test_masked_models_are_refused(tmp_path, sample):
         check_causal_model(str(tiny_encoder(tmp_path / "bert", sample)))
     with pytest.raises(DanseoError, match="is not a checkpoint folder"):
         check_causal_model(str(tmp_path))
-
-
-def test_the_same_request_has_the_same_key():
-    one = PromptRequest("a", [{"role": "user", "content": "가"}], 5)
-    assert one.key({"here": "x"}) == PromptRequest("b", one.messages, 5).key({"here": "x"})
-    assert one.key({"here": "x"}) != one.key({"here": "y"}) != PromptRequest("a", one.messages, 6).key({"here": "y"})
 
 
 def test_a_special_token_without_an_embedding_is_named(folders, tmp_path):

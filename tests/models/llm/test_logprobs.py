@@ -26,10 +26,7 @@ def compute_weights(*entries: dict, replies=REPLIES):
 
 def test_alternatives_of_one_label_count_for_it():
     found = compute_weights(
-        make_entry(
-            '{"',
-            1.0,
-        ),
+        make_entry('{"', 1.0),
         make_entry('label":"', 1.0),
         make_entry("참", 0.6, 거짓=0.3, 모=0.1),
         make_entry('"}', 1.0),

@@ -72,7 +72,7 @@ def test_the_loss_depends_on_replies_alone(made, sample):
 
 
 def test_training_is_saved_and_predicts(small, tmp_path, capsys, monkeypatch):  # noqa: F811
-    settings, activities = config(small, epochs=6), []
+    settings, activities = config(small, epochs=3), []
     monkeypatch.setattr(RunEvents, "work_on", lambda self, activity, total=0: activities.append(activity))
     made = run_experiment(settings, small / "data", tmp_path, quiet=True)
     after = [activity.split()[0] for activity in activities[-6:]]  # everything after the last step has a name
@@ -155,8 +155,7 @@ def gradients(made: TunedModel, features) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("task", "family"),
-    zip(("sts", "ner", "re", "dp", "mrc", "wos"), ("gemma3_text", "qwen2") * 3, strict=True),
+    ("task", "family"), zip(("sts", "ner", "re", "dp", "mrc", "wos"), ("gemma3_text", "qwen2") * 3, strict=True)
 )
 def test_every_task_type_is_learned_by_other_architectures(task, family, others, sample):
     """A step along the gradient of the adapters makes the right replies likelier, and the body stays."""

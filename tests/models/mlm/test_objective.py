@@ -53,19 +53,6 @@ def test_logits_at_gaps_equal_those_of_the_full_model(family, lengths, tokenizer
             torch.testing.assert_close(states["logits"], expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(("family", "tokens"), [("bert", 3), ("roberta", 3), ("electra", 3), ("modernbert", 32)])
-def test_last_layer_runs_only_at_gaps(family, tokens, tokenizers):
-    model, seen = masked_model(family, tokenizers[family]), []
-    network, batch = MlmNetwork(model), make_batch(20, 12)
-    network.use_attention(PACKED)
-    last = (model.base_model.encoder.layer if hasattr(model.base_model, "encoder") else model.base_model.layers)[-1]
-    part = last.intermediate if hasattr(last, "intermediate") else last.mlp
-    part.register_forward_hook(lambda module, inputs, made: seen.append(inputs[0].shape[:2].numel()))
-    network(batch)
-    run_model(model, batch["input_ids"], batch["texts"])
-    assert seen == [tokens, 32]
-
-
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_gradients_equal_those_of_the_full_head(checkpointing, tokenizers):
     model = masked_model("bert", tokenizers["bert"]).train()

@@ -2,14 +2,16 @@
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from danseo.errors import DanseoError  # noqa: E402
-from danseo.models.encoder.model_info import usable_positions  # noqa: E402
-from danseo.models.mlm.objective import vocabulary_logits  # noqa: E402
-from danseo.models.mlm.positions import extend_positions  # noqa: E402
-from tests.mlm.conftest import masked_model  # noqa: E402
-from tests.tiny import FAMILIES  # noqa: E402
+import torch
+
+from danseo.errors import DanseoError
+from danseo.models.encoder.model_info import usable_positions
+from danseo.models.mlm.objective import vocabulary_logits
+from danseo.models.mlm.positions import extend_positions
+from tests.mlm.conftest import masked_model
+from tests.tiny import FAMILIES
 
 OLD, NEW = 48, 150
 
@@ -43,11 +45,6 @@ def test_extension_keeps_the_old_length_and_loads_plainly(family, tokenizers, tm
         assert usable_positions(loaded.config) == NEW
 
 
-def test_head_stays_tied_to_embeddings(tokenizers):
-    extended, _ = extend_positions(masked_model("bert", tokenizers["bert"], positions=OLD), NEW)
-    assert extended.get_output_embeddings().weight is extended.get_input_embeddings().weight
-
-
 def test_roberta_positions_start_behind_padding(tokenizers):
     model = masked_model("roberta", tokenizers["roberta"], positions=510, pad_token_id=1, max_position_embeddings=514)
     assert usable_positions(model.config) == 512
@@ -61,17 +58,6 @@ def test_roberta_positions_start_behind_padding(tokenizers):
     torch.testing.assert_close(position_table.weight[514], table[2], rtol=0, atol=0)  # position 513 is the first again
     ids = torch.tensor([[5, 6, 1]])
     assert type(extended.roberta.embeddings).create_position_ids_from_input_ids(ids, 1).tolist() == [[2, 3, 1]]
-
-
-@pytest.mark.parametrize(
-    ("distance", "at_512", "at_1536", "at_2048"),
-    [(1, 1, 1, 1), (128, 128, 128, 128), (200, 169, 151, 149), (400, 233, 187, 181), (511, 255, 199, 192)],
-)
-def test_scale_of_deberta_buckets(distance, at_512, at_1536, at_2048):
-    from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
-
-    found = [int(make_log_bucket_position(torch.tensor([distance]), 256, size)) for size in (512, 1536, 2048)]
-    assert found == [at_512, at_1536, at_2048]
 
 
 @pytest.mark.parametrize("absolute", [False, True])
@@ -92,11 +78,6 @@ def test_deberta_keeps_its_relative_table_and_scale(tokenizers, tmp_path, absolu
     assert loaded.deberta.encoder.max_relative_positions == OLD
     assert_same_weights(loaded, extended)
     torch.testing.assert_close(logits_of(loaded, longest), before)
-
-
-def test_enough_positions_stay_unchanged(tokenizers):
-    model = masked_model("bert", tokenizers["bert"], positions=OLD)
-    assert extend_positions(model, OLD // 2)[0] is model
 
 
 def test_unknown_architectures_give_one_line(tokenizers):

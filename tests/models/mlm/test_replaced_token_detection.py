@@ -23,7 +23,6 @@ from danseo.models.mlm.objective import (  # noqa: E402
     Generator,
     RtdNetwork,
     RtdObjective,
-    compute_detection_scores,
     sample_tokens,
 )
 from danseo.training.features import Features  # noqa: E402
@@ -142,16 +141,6 @@ def test_generator_shares_the_embeddings(tokenizers):
     assert sum(value.shape[0] == tokens for value in copy_weights(network).values()) == 2
 
 
-def test_detection_scores():
-    rows = [
-        {"losses": np.array([0.5, 0.1]), "right": np.array([1, 1]), "replaced": np.array([0, 1]), "guessing": [4.0]},
-        {"losses": np.array([0.3, 0.3]), "right": np.array([0, 1]), "replaced": np.array([0, 0]), "guessing": [2.0]},
-    ]
-    assert compute_detection_scores(rows) == pytest.approx(
-        dict(zip(HELD_OUT, (0.3, 0.75, 0.75, 3.0), strict=True)),
-    )
-
-
 def test_generator_learns_and_only_the_encoder_is_saved(whole):
     from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
@@ -171,15 +160,6 @@ def test_generator_learns_and_only_the_encoder_is_saved(whole):
     before, after, last = (weights(whole / name) for name in ("start", "checkpoint-24", "model"))
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert all(torch.equal(last[name], after[name]) for name in after), "model/ holds the last weights"
-
-
-@pytest.mark.parametrize("head", ["AutoModelForTokenClassification", "AutoModelForSequenceClassification"])
-def test_fine_tuning_starts_from_the_saved_encoder(head, whole):
-    import transformers
-
-    model = getattr(transformers, head).from_pretrained(whole / "model", num_labels=3)
-    own, learned = model.base_model.state_dict(), weights(whole / "model")
-    assert all(torch.equal(own[name], learned[name]) for name in learned)
 
 
 @pytest.mark.nightly
@@ -211,14 +191,3 @@ def test_probes_need_a_head(text_file, tmp_path):
 
     with pytest.raises(DanseoError, match="cannot be probed"):
         train(text_file, tmp_path / "run", *RTD, probes=tuple(read_bundled_items("dev")))
-
-
-def test_table_shows_detection(whole):
-    from danseo.mlm.tables import pretrain_tables
-    from danseo.runs.store import Run
-
-    (table,) = pretrain_tables(Run(whole))
-    assert "held-out rtd loss" in table.columns
-    assert "held-out loss" not in table.columns
-    assert "last weights" in table.note
-    assert (whole / "learning_curve.png").stat().st_size > 5000

@@ -115,14 +115,6 @@ def test_quick_states_equal_searched_ones(types, concentration):
     np.testing.assert_array_equal(found, viterbi._search_paths(evidence, lengths[lengths > 0]))
 
 
-def test_certain_sentences_are_not_searched(monkeypatch):
-    monkeypatch.setattr(viterbi, "_search_paths", None)
-    rows = certain(["O", "B-PS", None, "I-PS", "O", "B-LC", "B-LC"]) * 0.9 + 0.01
-    covered = np.array([True, True, False, True, True, True, True])
-    expected = ("O", "B-PS", "I-PS", "I-PS", "O", "B-LC", "B-LC")
-    assert decode_characters([rows], [covered]) == [expected]
-
-
 def test_thousands_of_sentences_decode_at_once():
     rng = np.random.default_rng(2)
     rows = [rng.random((n, 13), dtype=np.float32) for n in rng.integers(10, 105, size=4000)]

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoModel, PreTrainedTokenizerFast
 
 from danseo.models.encoder.heads.base import make_batch
-from danseo.models.encoder.heads.dialogue_state import GATES, PTR, DialogueStateHead
+from danseo.models.encoder.heads.dialogue_state import GATES, DialogueStateHead
 from danseo.models.encoder.heads.slot_decoder import CopySource, SlotDecoder
 from danseo.models.encoder.model import Encoder
 from danseo.models.encoder.network import Network
@@ -128,13 +128,6 @@ def test_the_end_of_a_long_dialogue_is_kept(toy):
     record = toy_kind(toy, max_length=9).encode(DIALOGUE, with_gold=True)[1]
     assert words_of(toy, record.ids) == "[CLS] [SEP] 네 . [SEP] 서울 중앙 . [SEP]"
     assert record.fields["truncated"]
-
-
-def test_long_values_are_cut_to_what_can_be_written(toy):
-    record = toy_kind(toy, max_value_length=3).encode(DIALOGUE, with_gold=True)[1]
-    assert [words_of(toy, ids) for ids in record.fields["targets"].values()][-1] == "08 : 43"
-    record = toy_kind(toy, max_value_length=2).encode(DIALOGUE, with_gold=True)[1]
-    assert [words_of(toy, ids) for ids in record.fields["targets"].values()][-1] == "08 :"
 
 
 class Trained:
@@ -304,26 +297,3 @@ def test_free_writing_takes_the_likeliest_piece_at_every_step(plain, monkeypatch
     assert torch.equal(best[before_end], tokenizer[before_end])
     assert (tokenizer[1, 1] == 3).all()
     assert torch.equal(tokenizer, by_row)
-
-
-def test_values_are_written_for_open_slots_only(sample: Path):
-    trained = Trained(sample, "bert")
-    trained.modules(False)
-    with torch.no_grad():
-        trained.head.gate.bias[PTR] += 0.1  # so that some are open
-        outputs = trained(trained.batch(trained.features[:4]))
-    closed = outputs["gates"].argmax(-1) != PTR
-    end = trained.task_head.tokenizer.hf_tokenizer.sep_token_id
-    assert outputs["values"].shape == (4, 45, 10)
-    assert (outputs["values"][closed] == end).all()
-    assert outputs["surprise"].shape == (4,)
-
-
-def test_a_batch_without_values_has_a_loss(sample: Path):
-    trained = Trained(sample, "bert")
-    empty = [replace(example, gold=()) for example in trained.train[:2]]
-    features = trained.task_head.encode(empty, with_gold=True)
-    batch = trained.batch(features)
-    loss, weight = trained.task_head.loss(trained(batch), batch)
-    loss.backward()
-    assert torch.isfinite(loss / weight)

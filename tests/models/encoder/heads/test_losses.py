@@ -141,14 +141,9 @@ def test_adversaries_leave_the_first_loss_and_change_the_weights(encoder, sample
 
 
 def test_smoothing_reaches_every_loss(encoder, sample):
-    for name in ("ce", "focal", "ldam", "logit_adjusted", "class_balanced"):
+    for name in ("focal", "ldam", "class_balanced"):
         first, second = (two_steps(encoder, sample, loss=name, label_smoothing=e)[0] for e in (0.0, 0.2))
         assert first[0] != pytest.approx(second[0], rel=1e-6), name
-
-
-def test_several_dropouts_change_what_is_learned(encoder, sample):
-    one, four = (two_steps(encoder, sample, "ynat", pooling="mean", multi_sample_dropout=n)[0] for n in (1, 4))
-    assert one[1] != four[1]
 
 
 @pytest.mark.parametrize(

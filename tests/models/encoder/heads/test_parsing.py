@@ -189,19 +189,6 @@ def test_predictions_do_not_hang_on_the_batch(architecture, tokenizer, checkpoin
         np.testing.assert_allclose(a["arcs"], b["arcs"], atol=1e-4)
 
 
-@pytest.mark.parametrize("architecture", ["default", "official"])
-def test_half_precision_below_keeps_the_scores_whole(architecture, tokenizer, checkpoint, examples):
-    task_head = ParsingHead(TASK, tokenizer, SMALL.model_copy(update={"architecture": architecture}), TrainSettings())
-    network = make_network(task_head, checkpoint)
-    batch = network.collate(task_head.encode(examples[:4], with_gold=True), task_head, with_gold=True)
-    hidden = torch.randn(*batch["input_ids"].shape, SIZE.hidden).bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):  # no half-precision products, which some CPUs do not survive
-        outputs = network.head(hidden, batch)
-    loss, _ = task_head.loss(outputs, batch)
-    assert outputs["arcs"].dtype == outputs["relations"].dtype == loss.dtype == torch.float32
-    assert torch.isfinite(loss)
-
-
 def test_a_sentence_without_words_is_an_empty_tree(tokenizer, checkpoint, examples):
     task_head = ParsingHead(TASK, tokenizer, SMALL, TrainSettings())
     network = make_network(task_head, checkpoint)
@@ -250,11 +237,3 @@ def test_the_last_tag_of_a_word_counts():
     assert encode_last_tags(example) == [1, 17, 20, 35]
     with pytest.raises(DanseoError, match="unknown POS tag 'XX'"):
         encode_last_tags(replace(example, pos=("NNP", "XX", "NNG", "SF")))
-
-
-def test_class_weights_come_from_the_relations(tokenizer, examples):
-    task_head = ParsingHead(TASK, tokenizer, SMALL.model_copy(update={"class_weights": "balanced"}), TrainSettings())
-    task_head.prepare_loss(task_head.encode(examples, with_gold=True))
-    counts = {label: sum(r == label for e in examples for _, r in e.gold) for label in TASK.labels}
-    rare, common = (pick((n, label) for label, n in counts.items() if n)[1] for pick in (min, max))
-    assert task_head.class_weights[TASK.labels.index(rare)] > task_head.class_weights[TASK.labels.index(common)]

@@ -1,7 +1,6 @@
 """Pairs of texts read by comparing them: encoder.pooling = compare."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,9 +9,7 @@ torch = pytest.importorskip("torch")
 from danseo.errors import DanseoError  # noqa: E402
 from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder.heads.classification import ClassificationHead  # noqa: E402
-from danseo.models.encoder.heads.pooling import CompareHead, PairComparison  # noqa: E402
-from danseo.models.encoder.heads.question_answering import QuestionAnsweringHead  # noqa: E402
-from danseo.models.encoder.heads.regression import RegressionHead  # noqa: E402
+from danseo.models.encoder.heads.pooling import CompareHead  # noqa: E402
 from danseo.models.encoder.network import load_encoder_tokenizer  # noqa: E402
 from danseo.models.encoder.packed_texts import PackedTexts  # noqa: E402
 from danseo.models.registry import load_model  # noqa: E402
@@ -45,39 +42,6 @@ def test_only_the_two_texts_count_and_padding_does_not():
         changed = hidden.clone()
         changed[:, position] += 1
         assert not torch.allclose(said(head, changed, sides), before, atol=1e-3)
-
-
-def test_a_piece_stands_beside_the_one_of_the_other_text_that_it_matches():
-    torch.manual_seed(0)
-    comparison, states = PairComparison(WIDTH, 0.0), 40 * torch.eye(WIDTH)[None, :4]
-    hidden = torch.cat([states, states.flip(1)], dim=1)
-    first, second = (torch.zeros(1, 8, 1, dtype=torch.bool) for _ in range(2))
-    first[:, :4], second[:, 4:] = True, True
-    assert torch.allclose(comparison.counterpart(hidden, first, second), hidden, atol=1e-4)
-
-
-def test_a_score_starts_in_the_middle_of_its_scale(encoder):
-    """Else the first steps are spent on the mean, and with them the patience of an adaptive optimiser."""
-    config = quick_config("sts", encoder, pooling="compare")
-    task_head = RegressionHead(TASKS["sts"], load_encoder_tokenizer(config), config.encoder, config.train)
-    assert task_head.build_network_head(
-        SimpleNamespace(config=SimpleNamespace(hidden_size=WIDTH))
-    ).scores.bias.tolist() == [2.5]
-
-
-def test_the_sides_of_a_window_are_the_question_and_a_part_of_the_passage(encoder, sample):
-    config = quick_config("mrc", encoder, pooling="compare", max_length=64, doc_stride=32)
-    task_head = QuestionAnsweringHead(TASKS["mrc"], load_encoder_tokenizer(config), config.encoder, config.train)
-    examples = read_split(sample, "mrc", "dev", 3)
-    for record in task_head.encode(examples, with_gold=False):
-        example = examples[record.example]
-        asked, read = (list(record.ids[start:end]) for start, end in record.fields["sides"])
-        question, passage = (
-            task_head.tokenizer.tokenize([text])[0].encoding.ids for text in (example.question, example.text)
-        )
-        begin = record.fields["begin"]
-        assert asked == question
-        assert read == passage[begin : begin + len(read)]
 
 
 def test_the_sides_are_where_the_texts_stand(encoder, sample):

@@ -8,10 +8,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from danseo.data.prediction_file import read_predictions, write_predictions
-from danseo.errors import DanseoError
 from danseo.models.encoder.heads.base import log_softmax
 from danseo.models.encoder.heads.entity_markers import between_markers, marker_order
-from danseo.models.encoder.heads.entity_windows import MarkedSentence, truncate_sentence, two_windows, window
+from danseo.models.encoder.heads.entity_windows import MarkedSentence, truncate_sentence
 from danseo.models.encoder.heads.relation import RelationHead
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.models.new_encoder import EncoderSize, train_tokenizer
@@ -155,27 +154,6 @@ def test_spans_at_the_end_equal_nested_overlapping_and_adjacent(toy, subject, ob
     assert words == f"[CLS]{marked}[SEP]".replace(" ", "")
 
 
-@pytest.mark.parametrize(
-    ("length", "both", "budget", "expected"),
-    [
-        (40, (5, 20), 60, (0, 40)),
-        (100, (40, 60), 50, (25, 75)),
-        (100, (0, 10), 50, (0, 50)),
-        (100, (95, 100), 50, (50, 100)),
-        (100, (3, 9), 20, (0, 20)),
-        (300, (10, 290), 100, None),
-    ],
-)
-def test_window(length, both, budget, expected):
-    assert window(length, both, budget) == expected
-
-
-def test_two_windows():
-    assert two_windows(300, (10, 14), (285, 290), 100) == ((0, 50), (251, 300))
-    assert two_windows(300, (10, 90), (285, 290), 100) == ((10, 90), (278, 297))  # the first needs more than half
-    assert two_windows(300, (10, 100), (280, 290), 100) is None
-
-
 def test_no_window_loses_a_marker_or_a_piece_that_fits():
     rng = np.random.default_rng(7)
     for _ in range(2000):
@@ -216,11 +194,6 @@ def test_official_cuts_on_the_right(toy):
     assert len(record) == 10
     assert record.fields["truncated"]
     assert record.fields["markers"] == (1, 3, -1, -1)
-
-
-def test_no_room_for_markers(toy):
-    with pytest.raises(DanseoError, match="max_length 5"):
-        encode(toy, example("비틀즈가 낸 앨범", (0, 3), (7, 9)), max_length=5)
 
 
 def test_real_vocabulary(real_data: Path, tmp_path: Path):

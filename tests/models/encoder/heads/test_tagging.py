@@ -3,25 +3,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-tokenizers = pytest.importorskip("tokenizers")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch")
+pytest.importorskip("tokenizers")
+pytest.importorskip("transformers")
 
-from danseo.errors import DanseoError  # noqa: E402
-from danseo.models.encoder import tokenizer as pieces_module  # noqa: E402
-from danseo.models.encoder.heads.official_tagging import fill_spaces  # noqa: E402
-from danseo.models.encoder.heads.tagging import TaggingHead  # noqa: E402
-from danseo.models.encoder.network import Network  # noqa: E402
-from danseo.models.encoder.tokenizer import EncoderTokenizer  # noqa: E402
-from danseo.models.new_encoder import EncoderSize, make_encoder, train_tokenizer  # noqa: E402
-from danseo.records import TextExample  # noqa: E402
-from danseo.tasks import TASKS  # noqa: E402
-from danseo.tasktypes.decoding.viterbi import decode_texts  # noqa: E402
-from danseo.text.normalization import NormalizedText  # noqa: E402
-from danseo.training.features import IGNORED  # noqa: E402
-from danseo.training.network import to_tensors  # noqa: E402
-from tests.conftest import REAL_DATA  # noqa: E402
-from tests.tiny import kind_settings  # noqa: E402
+import tokenizers
+import transformers
+
+from danseo.errors import DanseoError
+from danseo.models.encoder import tokenizer as pieces_module
+from danseo.models.encoder.heads.official_tagging import fill_spaces
+from danseo.models.encoder.heads.tagging import TaggingHead
+from danseo.models.encoder.tokenizer import EncoderTokenizer
+from danseo.models.new_encoder import EncoderSize, train_tokenizer
+from danseo.records import TextExample
+from danseo.tasks import TASKS
+from danseo.tasktypes.decoding.viterbi import decode_texts
+from danseo.text.normalization import NormalizedText
+from danseo.training.features import IGNORED
+from tests.conftest import REAL_DATA
+from tests.tiny import kind_settings
 
 TASK = TASKS["ner"]
 SIZE = EncoderSize(layers=2, hidden=64, heads=2, vocabulary=2000, positions=128)
@@ -77,14 +78,6 @@ def test_a_piece_has_the_tag_of_its_first_character():
     (prediction,) = task_head.decode([example], features, task_head.make_perfect_outputs([example], features))
     assert prediction.answer == ("B-OG", "I-OG", "I-OG", "I-OG", "I-OG")
     assert prediction.probabilities is None
-
-
-def test_conjoining_jamo_are_known_by_their_letters():
-    example = TextExample("g", "ᄏᄏ 서울", ("O", "O", "O", "B-LC", "I-LC"))
-    task_head = tag_kind(find_word_tokens("ㅋ", "##ㅋ", "서울"))
-    (record,) = task_head.encode([example], with_gold=True)
-    assert task_head.tokenizer.unk_id not in record.ids
-    assert record.fields["offsets"].tolist() == [[0, 0], [0, 1], [1, 2], [3, 5], [0, 0]]
 
 
 @pytest.mark.parametrize("trim", [False, True])
@@ -157,81 +150,23 @@ def test_saved_probabilities_decode_to_the_same_answers(trained, examples):
     assert all(not known[example.text.index(" ")] for known, example in zip(covered, examples, strict=True))
 
 
-def test_nothing_in_nothing_out(trained):
-    task_head = tag_kind(trained)
-    assert task_head.decode([], task_head.encode([], with_gold=False), []).predictions == []
-
-
-def test_weights_of_the_loss(trained, examples):
-    plain, light = tag_kind(trained), tag_kind(trained, outside_weight=0.25)
-    both = tag_kind(trained, outside_weight=0.5, class_weights="balanced")
-    balanced = tag_kind(trained, class_weights="balanced")
-    features = plain.encode(examples, with_gold=True)
-    for task_head in (plain, light, both, balanced):
-        task_head.prepare_loss(features)
-    assert plain.class_weights is None
-    assert light.class_weights.tolist() == [1.0] * 12 + [0.25]
-    assert (both.class_weights / balanced.class_weights).tolist() == [1.0] * 12 + [0.5]
-    batch = to_tensors(light.collate(features[:4], with_gold=True))
-    labels = batch["labels"]
-    outputs = {"logits": torch.zeros(*labels.shape, 13)}
-    loss, weight = light.loss(outputs, batch)
-    outside = int((labels == 12).sum())
-    assert float(weight) == 0.25 * outside + int((labels >= 0).sum()) - outside
-    assert float(loss / weight) == pytest.approx(np.log(13))
-
-
-@pytest.mark.parametrize("architecture", ["default", "official"])
-@pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
-def test_a_network_learns_and_answers(tmp_path, examples, family, architecture):
-    folder = make_encoder(tmp_path, [example.text for example in examples], family, SIZE)
-    task_head = tag_kind(
-        EncoderTokenizer(transformers.AutoTokenizer.from_pretrained(folder), 128), architecture=architecture
-    )
-    model = getattr(transformers, task_head.auto_class).from_pretrained(folder, **task_head.head_options())
-    network, features = Network(model, None), task_head.encode(examples[:8], with_gold=True)
-    batch = network.collate(features, task_head, True)
-    outputs = network(batch)
-    loss, weight = task_head.loss(outputs, batch)
-    (loss / weight).backward()
-    assert model.classifier.weight.grad.abs().sum() > 0
-    with torch.no_grad():
-        predictions = task_head.decode(examples[:8], features, task_head.unpack(outputs, batch, features))
-    for example, prediction in zip(examples[:8], predictions, strict=True):
-        TASK.check_answer(example, prediction.answer)
-        assert len(prediction.answer) == len(example.text)
-    assert model.config.id2label[12] == "O"
-
-
 # What KLUE's own processing makes of a perfect tagger, from a run of its code over a toy vocabulary.
 TOY = ["홍길동", "##이", "김철", "##수", "##는", "서울", "##에", "##서", "간다", "미나", "##가", ".", ",", "~"]
 OFFICIAL = {
-    "plain": (
-        "김철수는 서울에서 간다.",
-        "O B-PS I-PS O B-LC O O O O O",
-        "B-PS I-PS I-PS O B-LC I-LC O O O O O",
-    ),
+    "plain": ("김철수는 서울에서 간다.", "O B-PS I-PS O B-LC O O O O O", "B-PS I-PS I-PS O B-LC I-LC O O O O O"),
     "unknown word: later tags come from one piece too early": (
         "홍길동이 뷁뷁뷁 서울에서 간다.",
         "O B-PS O O B-LC O O O O O",
         "B-PS I-PS I-PS O O O O O O B-LC O O O O",
     ),
-    "unknown word and punctuation": (
-        "뷁뷁, 김철수는",
-        "O O O B-PS I-PS O O",
-        "O O O O O B-PS I-PS",
-    ),
+    "unknown word and punctuation": ("뷁뷁, 김철수는", "O O O B-PS I-PS O O", "O O O O O B-PS I-PS"),
     "unknown name": ("미나뷁가 서울", "O B-PS B-LC O", "B-PS I-PS I-PS I-PS B-PS I-PS"),
     "long piece in a word with an unknown one": (
         "미나~뷁 서울",
         "O B-PS B-PS B-PS B-LC O",
         "B-PS B-PS B-PS B-PS I-PS O",  # KLUE leaves the last character out; here it is O
     ),
-    "two unknown words": (
-        "미나가 뷁 뷁뷁 서울에서",
-        "O B-PS O O O B-LC O O O",
-        "B-PS I-PS O O O O O O O B-LC",
-    ),
+    "two unknown words": ("미나가 뷁 뷁뷁 서울에서", "O B-PS O O O B-LC O O O", "B-PS I-PS O O O O O O O B-LC"),
     "second sentence": ("서울에서 간다", "O B-LC O O O O", "B-LC I-LC O O O O"),
 }
 
@@ -324,11 +259,7 @@ def real():
 
 @pytest.mark.parametrize(
     ("architecture", "with_jamo", "unknown", "reached"),
-    [
-        ("default", False, 0.42, 98.43),
-        ("default", True, 0.18, 98.50),
-        ("official", False, 0.42, 94.04),
-    ],
+    [("default", False, 0.42, 98.43), ("default", True, 0.18, 98.50), ("official", False, 0.42, 94.04)],
 )
 def test_the_ceiling_of_the_klue_vocabulary(real, monkeypatch, architecture, with_jamo, unknown, reached):
     tokenizer, examples = real
