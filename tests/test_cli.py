@@ -19,8 +19,8 @@ import pytest
 
 from danseo import __version__
 from danseo.cli import cli
+from danseo.data.find import SAMPLE
 from danseo.data.prediction_file import write_predictions
-from danseo.data.sample import SAMPLE
 from danseo.files import content_sha256
 from danseo.scoring.score import baseline
 from danseo.tasks import TASKS

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from danseo.cli import cli
-from danseo.config.recipes import find_bundled_file, list_bundled_files, read_purpose
+from danseo.config.run import find_bundled_file, list_bundled_files, read_purpose
 from danseo.tasks import TASKS
 from tests.conftest import ROOT, Result
 

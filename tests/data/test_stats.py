@@ -12,11 +12,10 @@ import pytest
 
 from danseo.data.find import load_splits
 from danseo.data.stats import describe, get_view
-from danseo.data.stats.characters import classify_character
 from danseo.data.stats.classification import measure_overlap
 from danseo.data.stats.dialogue_state import get_value, select_last_turns
 from danseo.data.stats.duplicates import CONFLICT, NEAR, SAME, remove_punctuation
-from danseo.data.stats.labels import cumulative_shares, find_source, percentile
+from danseo.data.stats.labels import classify_character, cumulative_shares, find_source, percentile
 from danseo.data.stats.parsing import count_roots, has_crossing_arcs, has_loop
 from danseo.data.stats.relation import contradicts_prefix, measure_gap
 from danseo.data.stats.tagging import count_orphans

@@ -14,8 +14,7 @@ from danseo.records import Prediction, QuestionExample, TextExample
 from danseo.report.build import make_pages, write_report
 from danseo.report.collection import collect_runs
 from danseo.report.html import hash_for_policy, make_jinja_environment
-from danseo.scoring.breakdown import by_length
-from danseo.scoring.calibration import bin_confidences
+from danseo.scoring.breakdown import bin_confidences, by_length
 from danseo.tasks import TASKS
 from danseo.tasktypes.rendering import mark_text
 from tests.showing import LABELS, OWN, RUNS, TEXT

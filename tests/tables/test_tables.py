@@ -17,8 +17,7 @@ from danseo.runs.provenance import answered_whole_dev
 from danseo.runs.store import Run
 from danseo.tables.choose import TableChoice, choose_tables
 from danseo.tables.klue import COLUMNS, PUBLISHED, classify_size, make_klue_tables
-from danseo.tables.seeds import make_seed_tables
-from danseo.tables.sweep import make_sweep_table
+from danseo.tables.seeds import make_seed_tables, make_sweep_table
 from danseo.tasks import TASKS
 
 from ..conftest import ROOT

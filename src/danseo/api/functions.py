@@ -126,11 +126,7 @@ def train(
 
 
 def open(
-    run: PathOrText,
-    *,
-    device: str | None = None,
-    precision: str | None = None,
-    trust_remote_code: bool = False,
+    run: PathOrText, *, device: str | None = None, precision: str | None = None, trust_remote_code: bool = False
 ) -> OpenRun:
     """Open a run directory; its model is loaded at the first prediction."""
     path = Path(run)

@@ -15,12 +15,11 @@ from danseo.display.table import Table
 from danseo.errors import DanseoError, get_message
 from danseo.files import find_own_files, read_json_lines
 from danseo.language import _
-from danseo.report.blocks import NoteBlock, Page, PageSection, TableBlock
 from danseo.report.build import OTHER_PAGES, list_other_links, make_other_pages
 from danseo.report.collection import Collection
 from danseo.report.comparison import TaskComparison, compare_task
 from danseo.report.error_examples import find_disagreements
-from danseo.report.html import make_jinja_environment
+from danseo.report.html import NoteBlock, Page, PageSection, TableBlock, make_jinja_environment
 from danseo.report.mlm_page import find_masked_trainings
 from danseo.report.overview import make_overview_page
 from danseo.report.run_page import make_run_page

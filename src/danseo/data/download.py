@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from danseo import hub
-from danseo.data.find import find_file, find_named, hub_split, read_companion, read_hashes, record_files, require_file
-from danseo.data.sample import SAMPLE
+from danseo.data.find import (
+    SAMPLE,
+    find_file,
+    find_named,
+    hub_split,
+    read_companion,
+    read_hashes,
+    record_files,
+    require_file,
+)
 from danseo.errors import DataError, NetworkError
 from danseo.files import content_sha256, read_bytes, write_atomically
 from danseo.language import _

@@ -8,10 +8,9 @@ from danseo.errors import DanseoError
 from danseo.files import check_writable, find_own_files, write_atomically
 from danseo.language import _
 from danseo.mlm.probing.results import SUMMARY
-from danseo.report.blocks import Page
 from danseo.report.collection import Collection, collect_runs
 from danseo.report.comparison import ROUNDS, compare_task
-from danseo.report.html import render_report
+from danseo.report.html import Page, render_report
 from danseo.report.mlm_page import SETTINGS, TITLE, find_work_files, make_mlm_pages
 from danseo.report.overview import make_overview_page
 from danseo.report.run_page import make_run_page

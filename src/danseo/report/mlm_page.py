@@ -20,7 +20,7 @@ from danseo.mlm.probing.results import (
     read_record,
 )
 from danseo.mlm.tables import make_training_charts
-from danseo.report.blocks import Block, FigureBlock, Page, PageSection, TableBlock
+from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.runs.schemas import has_numbers
 from danseo.sweeps.tuning import RESULT_COPY
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 from danseo.display.plots.figures import Forest
 from danseo.display.table import Best, Table, compact, format_interval
 from danseo.language import Message, _, join, ngettext
-from danseo.report.blocks import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.report.collection import Collection
 from danseo.report.comparison import TaskComparison
+from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.report.task_page import find_best_runs, get_estimate, get_majority_score, make_task_title, rank_runs
 from danseo.runs.index import Record
 from danseo.runs.provenance import describe_split, is_of_sample, list_run_labels

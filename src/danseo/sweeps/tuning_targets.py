@@ -107,7 +107,7 @@ class TrainTarget:
         return TrialResult(scores["select_score"], scores["best_step"], str(run.path))
 
     def report(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        from danseo.runs.scores import get_headline
+        from danseo.runs.predictions import get_headline
 
         found = get_headline(Run(Path(result["folder"])).read_json("scores.json"), "report")
         return {"on": "the report split of dev", "scores": [found] if found else []}

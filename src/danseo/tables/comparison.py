@@ -187,13 +187,7 @@ def _name_members(members: MemberSet) -> dict[str, MemberPredictions]:
 
 
 def _compare_over_seeds(
-    members: MemberSet,
-    on: str,
-    skip: Sequence[str],
-    note: str,
-    rounds: int,
-    seed: int,
-    on_progress: OnProgress | None,
+    members: MemberSet, on: str, skip: Sequence[str], note: str, rounds: int, seed: int, on_progress: OnProgress | None
 ) -> SeedComparisonResult:
     """Compare systems; runs that differ only in their seed are one system."""
     named = _group_systems(members)

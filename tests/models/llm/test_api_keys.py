@@ -7,7 +7,7 @@ import pytest
 
 from danseo.cli import main
 from danseo.config.run import RunConfig
-from danseo.data.sample import write_sample
+from danseo.data.find import write_sample
 from danseo.errors import DanseoError
 from danseo.models.llm import server_backend as module
 from danseo.models.llm.backend import CallLimits

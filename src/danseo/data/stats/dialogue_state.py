@@ -150,8 +150,7 @@ def _seen_table(splits: Splits) -> Table | None:
     anywhere = count_flags((guid, get_value(entry) in values) for guid, entry in last)
     checks = {"slot with this value": exact, "value, any slot": anywhere}
     return checks_table(
-        f"Seen in {first} already",
-        [(name, "values of last turns", {second: count}) for name, count in checks.items()],
+        f"Seen in {first} already", [(name, "values of last turns", {second: count}) for name, count in checks.items()]
     )
 
 

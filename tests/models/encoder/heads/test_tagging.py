@@ -16,7 +16,7 @@ from danseo.models.encoder.tokenizer import EncoderTokenizer  # noqa: E402
 from danseo.models.new_encoder import EncoderSize, make_encoder, train_tokenizer  # noqa: E402
 from danseo.records import TextExample  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
-from danseo.tasktypes.decoding.viterbi import decode_texts  # noqa: E402
+from danseo.tasktypes.decoding import decode_texts  # noqa: E402
 from danseo.text.normalization import NormalizedText  # noqa: E402
 from danseo.training.features import IGNORED  # noqa: E402
 from danseo.training.network import to_tensors  # noqa: E402
