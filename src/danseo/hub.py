@@ -177,7 +177,6 @@ def count_cached_bytes(name: str, repo_type: str = "models") -> int:
 
 
 def _get_cache_folder(name: str, repo_type: str = "models") -> Path:
-    """Return the cache folder of a repository."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE) / f"{repo_type}--{name.replace('/', '--')}"

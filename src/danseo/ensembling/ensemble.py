@@ -63,7 +63,10 @@ def make_ensemble(
     members, order = open_members(paths, data_dir).sort_by_name()
     initial_weights = parse_weights(options.weights, len(members))[order]
     options = replace(options, method=options.method or members.task.type.default_combination)
-    facts = _describe_options(options, initial_weights)
+    weights = (
+        options.weights if options.weights in (None, "fit") else normalize_weights(initial_weights).round(9).tolist()
+    )
+    facts = {"method": options.method, "weights": weights or "equal", "select": options.select or "all"}
     run = Run(runs / name_ensemble("ensemble", members.members, facts, members.task))
     for note in find_repeated_members(members.members):
         on_note(f"note: {note}")
@@ -109,13 +112,6 @@ def _write_ensemble(
     except DanseoError as error:
         run.fail(str(error))
         raise
-
-
-def _describe_options(options: EnsembleOptions, initial_weights: Array) -> dict[str, Any]:
-    weights = (
-        options.weights if options.weights in (None, "fit") else normalize_weights(initial_weights).round(9).tolist()
-    )
-    return {"method": options.method, "weights": weights or "equal", "select": options.select or "all"}
 
 
 def find_repeated_members(members: Sequence[MemberPredictions]) -> list[str]:

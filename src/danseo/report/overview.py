@@ -97,7 +97,8 @@ def _draw_leaders(collection: Collection) -> list[Block]:
     for task, record in leaders:
         low, value, high = get_estimate(record)
         values.append((low, value, high))
-        published = None if is_of_sample(record) else _find_best_published(task)
+        comparable = [] if is_of_sample(record) else find_comparable_scores(task.headline)
+        published = comparable[0].value if comparable else None
         name = join([f"{task.short}: {collection.name(record)}", _format_labels(record)], "")
         rows.append((name, task.headline, value, low, high, get_majority_score(record), published))
     columns = ("task and run", "metric", "score", "low", "high", "most frequent answer", "best published, dev")
@@ -118,11 +119,6 @@ def _draw_leaders(collection: Collection) -> list[Block]:
 def _format_labels(record: Record) -> str:
     labels = list_run_labels(record)
     return join([" (", join(labels, ", "), ")"], "") if labels else ""
-
-
-def _find_best_published(task: Task) -> float | None:
-    """Return the best published dev score of a task's headline metric."""
-    return next((score.value for score in find_comparable_scores(task.headline)), None)
 
 
 def _make_leader_table(collection: Collection, compared: Mapping[str, TaskComparison]) -> Block:

@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from statistics import mean, pstdev, stdev
 from typing import Any
 
-from danseo.display.table import Best, Strong, Table, as_typed, format_interval
+from danseo.display.table import Best, Strong, Table, as_typed
 from danseo.errors import DanseoError
 from danseo.language import _, join
 from danseo.runs.index import Record
 from danseo.runs.provenance import describe_split, get_dev_set
-from danseo.tables.runs import compute_mean_failed, compute_t_interval, find_hidden_columns
+from danseo.tables.runs import compute_mean_failed, find_hidden_columns, summarize_seeds
 from danseo.tables.variants import (
     choose_settings,
     drop_copies,
@@ -97,12 +96,6 @@ def _make_summary_table(task: str, records: Sequence[Record], labels: dict[int, 
     columns = ("model", "metric", "mean", "std", "population std", "n", "95 % t-interval", "failed %", "scored on")
     table = Table(_("{task}: mean over seeds").format(task=task), columns, rows, NOTE, once=("metric", "scored on"))
     return table.without(find_hidden_columns(records))
-
-
-def summarize_seeds(values: Sequence[float]) -> tuple[Any, ...]:
-    """Return mean, sample and population standard deviation, n, and t-interval."""
-    spreads = (stdev(values), pstdev(values)) if len(values) > 1 else (None, None)
-    return mean(values), *spreads, len(values), format_interval(compute_t_interval(values))
 
 
 _ALWAYS = ("train.learning_rate", "train.epochs", "train.batch_size")

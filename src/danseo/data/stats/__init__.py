@@ -15,12 +15,13 @@ from danseo.data.stats.labels import (
     length_table,
     source_tables,
 )
-from danseo.data.stats.view import View, percent
+from danseo.data.stats.view import View
 from danseo.display.plots.figures import FileFigure
 from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.records import Example
 from danseo.tasktypes.base import Splits, Task
+from danseo.tasktypes.rendering import percent
 
 __all__ = ["Description", "describe", "get_view"]
 _VIEWS: dict[str, Callable[[Task], View]] = {

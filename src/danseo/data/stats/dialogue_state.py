@@ -11,13 +11,13 @@ from danseo.data.stats.view import (
     count_characters,
     count_flags,
     distribution_table,
-    percent,
 )
 from danseo.display.plots.figures import Chart, split_curves
 from danseo.display.table import Table
 from danseo.records import DialogueExample
 from danseo.tasktypes.base import Splits, Task
 from danseo.tasktypes.dialogue_state import slot_of
+from danseo.tasktypes.rendering import percent
 
 _SPECIAL = ("dontcare", "yes", "no")  # values that are no words of the dialogue
 

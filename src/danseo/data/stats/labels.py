@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Literal
 
-from danseo.data.stats.view import View, distribution_table, list_labels, percent
+from danseo.data.stats.view import View, distribution_table, list_labels
 from danseo.display.plots.figures import Bars, Chart, Forest, Grid, make_percent_grid, split_curves
 from danseo.display.table import Table
 from danseo.tasktypes.base import Splits, Task
+from danseo.tasktypes.rendering import percent
 
 _MAX_LABEL_COLUMNS = 10
 _MAX_SOURCE_COLUMNS = 4
