@@ -102,7 +102,7 @@ def _outcome(read: Callable[[], object]) -> str:
 
 def readers(workdir: Path, damage: Any) -> list[Reader]:
     """Everything that reads what others may have written."""
-    from danseo.data.sample import write_sample
+    from danseo.data.find import write_sample
 
     write_sample(workdir / "sample")
     return [

@@ -47,7 +47,7 @@ def targets(workdir: Path) -> list[Target]:
     tiny: Any = importlib.import_module("tests.tiny")
     coref: Any = importlib.import_module("tests.mlm.test_coref")
     conftest: Any = importlib.import_module("tests.mlm.conftest")
-    from danseo.data.sample import write_sample
+    from danseo.data.find import write_sample
     from danseo.experiment import run_experiment
     from danseo.models.new_encoder import EncoderSize, train_tokenizer
 

@@ -214,7 +214,7 @@ class Parquet(Attack):
         self.files = {path.stem: path.read_bytes() for path in sorted(self.workdir.glob("*.parquet"))}
 
     def write_files(self) -> None:
-        from danseo.data.sample import write_sample
+        from danseo.data.find import write_sample
 
         test_fuzz = _tests("test_fuzz")
         write_sample(self.workdir / "data")
@@ -290,7 +290,7 @@ class ModelFolders(Attack):
     """The model of a run, of an export, or a checkpoint, with one changed file, or with code beside it."""
 
     def prepare(self) -> None:
-        from danseo.data.sample import write_sample
+        from danseo.data.find import write_sample
 
         tiny = _tests("tiny")
         write_sample(self.workdir / "data")
@@ -361,7 +361,7 @@ class Replies(Attack):
     """Replies of a language model's server: a changed chat completion, or a changed HTTP answer around it."""
 
     def prepare(self) -> None:
-        from danseo.data.sample import write_sample
+        from danseo.data.find import write_sample
 
         write_sample(self.workdir / "data")
         shorten_dev(self.workdir / "data")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from measuring import ResultTable, one_line, say
 
-from danseo.data.sample import write_sample
+from danseo.data.find import write_sample
 from danseo.display.plots.figures import Chart, Curve
 from danseo.display.plots.image_files import save_figures
 from danseo.experiment import run_experiment

@@ -14,7 +14,7 @@ from typing import Any
 
 from danseo.board.app import make_app, open_listener
 from danseo.board.run_cache import RecordStore
-from danseo.data.sample import write_sample
+from danseo.data.find import write_sample
 from danseo.experiment import run_experiment
 from danseo.models.registry import configure_run
 from danseo.report.build import write_report

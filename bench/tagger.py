@@ -24,8 +24,8 @@ from typing import Any
 from measuring import Limit, ResultTable, matrix_peak, say
 from using import DATA, Spans, spans_of_pieces
 
+from danseo.data.find import write_sample
 from danseo.data.input_reader import InputLine
-from danseo.data.sample import write_sample
 from danseo.experiment import run_experiment
 from danseo.export.base import ExportRequest
 from danseo.export.registry import export_run

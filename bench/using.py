@@ -29,8 +29,8 @@ from measuring import ResultTable, say
 
 from danseo.config.base import update_config
 from danseo.config.run import RunConfig
+from danseo.data.find import write_sample
 from danseo.data.input_reader import InputLine, read_line
-from danseo.data.sample import write_sample
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
 from danseo.export.base import ExportRequest

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from danseo.data.sample import write_sample
+from danseo.data.find import write_sample
 
 # Some virtual machines announce matrix units whose use kills the process; tests of bfloat16 do without them.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

@@ -18,8 +18,8 @@ import click
 import pytest
 
 from danseo.cli import cli
+from danseo.data.find import SAMPLE
 from danseo.data.prediction_file import write_predictions
-from danseo.data.sample import SAMPLE
 from danseo.files import content_sha256
 from danseo.scoring.score import baseline
 from danseo.tasks import TASKS

@@ -19,8 +19,8 @@ from danseo.files import parse_json, read_bytes, read_toml
 from danseo.records import Prediction
 from danseo.sweeps.sweep_file import read_sweep
 from danseo.tasks import TASKS
-from danseo.tasktypes.decoding import arrays
-from danseo.tasktypes.decoding.arrays import pack_npz, read_npz
+from danseo.tasktypes import decoding
+from danseo.tasktypes.decoding import pack_npz, read_npz
 from danseo.text import documents
 
 from .tiny import read_split
@@ -46,7 +46,7 @@ def test_numbers_without_measure(tmp_path, monkeypatch):
     path = tmp_path / "dev.npz"
     path.write_bytes(pack_npz({"scores": np.zeros(10_000)}))
     assert read_npz(path)
-    monkeypatch.setattr(arrays, "MAX_BYTES", 1000)
+    monkeypatch.setattr(decoding, "MAX_BYTES", 1000)
     with pytest.raises(DanseoError, match="GiB of numbers"):
         read_npz(path)
 

@@ -16,7 +16,7 @@ from danseo.api import functions, results
 from danseo.api.listings import make_settings_page
 from danseo.cli import cli
 from danseo.config.run import RunConfig
-from danseo.scoring.token_level import METRICS as TOKEN_METRICS
+from danseo.scoring.breakdown import METRICS as TOKEN_METRICS
 from danseo.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from danseo.data.example_weights import load_weights, read_weights, write_weights
 from danseo.errors import DataError
+from danseo.runs.training_data import load_weights, read_weights, write_weights
 
 
 def test_written_weights_are_read_back(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 
 from danseo.data.find import load_splits
 from danseo.data.stats import describe
-from danseo.data.stats.characters import classify_character
 from danseo.data.stats.dialogue_state import get_value, select_last_turns
 from danseo.data.stats.duplicates import CONFLICT, NEAR, SAME
+from danseo.data.stats.labels import classify_character
 from danseo.data.stats.parsing import count_roots, has_crossing_arcs, has_loop
 from danseo.data.stats.tagging import count_orphans
 from danseo.display.plots.image_files import save_figures

@@ -14,15 +14,12 @@ from danseo.config.train import TrainSettings
 from danseo.data.dev_split import split_indices
 from danseo.files import content_sha256
 from danseo.records import Prediction
+from danseo.runs.predictions import score_splits
 from danseo.runs.provenance import collect_environment
-from danseo.runs.scores import score_splits
 from danseo.runs.store import Run
 from danseo.tasks import TASKS
 from danseo.tasktypes.base import Task
-from danseo.tasktypes.decoding.arrays import pack_npz
-from danseo.tasktypes.decoding.thresholds import fit_no_answer_threshold
-from danseo.tasktypes.decoding.trees import find_best_tree
-from danseo.tasktypes.decoding.viterbi import decode_texts
+from danseo.tasktypes.decoding import decode_texts, find_best_tree, fit_no_answer_threshold, pack_npz
 from danseo.tasktypes.question_answering import choose_answer
 
 SKILL = 2.5  # how much better than noise the gold answer scores

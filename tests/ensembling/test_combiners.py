@@ -13,7 +13,7 @@ from danseo.runs.predictions import MemberSet, open_members
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 from danseo.tasktypes.combination import Combiner
-from danseo.tasktypes.decoding.viterbi import compute_character_probabilities
+from danseo.tasktypes.decoding import compute_character_probabilities
 from danseo.tasktypes.parsing import vote_tree
 from danseo.tasktypes.question_answering import pool_candidates
 from danseo.tasktypes.tagging import arithmetic_mean

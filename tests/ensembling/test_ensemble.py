@@ -10,8 +10,15 @@ import pytest
 
 from danseo.data.dev_split import assign_split
 from danseo.data.prediction_file import read_predictions
-from danseo.ensembling.ensemble import EnsembleOptions, make_ensemble, make_ensemble_tables
-from danseo.ensembling.weights import WeightScorer, fit_weights, parse_weights, select_greedily
+from danseo.ensembling.ensemble import (
+    EnsembleOptions,
+    WeightScorer,
+    fit_weights,
+    make_ensemble,
+    make_ensemble_tables,
+    parse_weights,
+    select_greedily,
+)
 from danseo.errors import DanseoError, WorkFailed
 from danseo.inference.evaluation import evaluate_run
 from danseo.runs.index import read_record

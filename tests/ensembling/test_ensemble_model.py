@@ -21,7 +21,7 @@ from danseo.records import Prediction
 from danseo.runs.store import Run
 from danseo.serve.server import serve_in_thread
 from danseo.tasks import TASKS, get_task
-from danseo.tasktypes.decoding.arrays import read_npz
+from danseo.tasktypes.decoding import read_npz
 
 from ..tiny import quick_config, read_split, tiny_encoder
 

@@ -231,8 +231,7 @@ def test_a_tagger_answers_the_same_everywhere(run, folder: Path, sample: Path) -
 
     from danseo.inference.predict import open_model
     from danseo.serve.app import Limits, make_app
-    from danseo.tasktypes.decoding.arrays import read_npz
-    from danseo.tasktypes.decoding.viterbi import decode_texts
+    from danseo.tasktypes.decoding import decode_texts, read_npz
 
     examples = read_split(sample, "ner", "dev")
     texts = [example.text for example in examples]

@@ -3,7 +3,7 @@
 from danseo.models.entity_spans import EntitySpan, drop_overlaps, make_certain_answers
 from danseo.records import Prediction, TextExample
 from danseo.tasks import TASKS
-from danseo.tasktypes.decoding.viterbi import decode_texts
+from danseo.tasktypes.decoding import decode_texts
 
 NER = TASKS["ner"]
 

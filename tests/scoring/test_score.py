@@ -12,9 +12,9 @@ import pytest
 
 from danseo.metrics.tagging import list_entities
 from danseo.records import Prediction
+from danseo.scoring.breakdown import METRICS as SUBWORD_METRICS
+from danseo.scoring.breakdown import measure_tokens
 from danseo.scoring.score import baseline, example_clusters, measure, score
-from danseo.scoring.token_level import METRICS as SUBWORD_METRICS
-from danseo.scoring.token_level import measure_tokens
 from danseo.tasks import TASKS
 from danseo.tasktypes.base import Task
 

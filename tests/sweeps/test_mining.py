@@ -10,11 +10,11 @@ from click.testing import CliRunner
 pytest.importorskip("sklearn")
 
 from danseo.cli import cli
-from danseo.data.example_weights import read_weights
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
 from danseo.records import Prediction, TextExample
 from danseo.runs.store import Run
+from danseo.runs.training_data import read_weights
 from danseo.sweeps.mining import MiningRule, judge_examples
 from danseo.tasks import TASKS
 from tests.tiny import quick_config, read_split, tiny_encoder

@@ -14,8 +14,7 @@ from danseo.runs.index import find_runs, read_record
 from danseo.runs.provenance import answered_whole_dev
 from danseo.runs.store import Run
 from danseo.tables.klue import PUBLISHED, make_klue_tables
-from danseo.tables.seeds import make_seed_tables
-from danseo.tables.sweep import make_sweep_table
+from danseo.tables.seeds import make_seed_tables, make_sweep_table
 from danseo.tasks import TASKS
 
 from ..conftest import ROOT

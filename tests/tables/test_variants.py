@@ -16,8 +16,7 @@ from danseo.tables.choose import TableChoice, choose_tables
 from danseo.tables.klue import make_klue_tables
 from danseo.tables.run_summary import make_run_tables
 from danseo.tables.runs import make_group_table, make_run_table
-from danseo.tables.seeds import make_seed_tables
-from danseo.tables.sweep import make_sweep_table
+from danseo.tables.seeds import make_seed_tables, make_sweep_table
 
 from .test_tables import finished, ner, rows_of
 

@@ -16,7 +16,7 @@ from danseo.data.schema_inference import describe_files
 from danseo.data.stats import describe
 from danseo.errors import DanseoError
 from danseo.tasks import get_task
-from danseo.tasks.custom.hub_data import parse_hub_name
+from danseo.tasks.custom.tables import parse_hub_name
 from danseo.tasktypes import TASK_TYPES
 from danseo.tasktypes.tagging import spread_tags
 from tests.conftest import ROOT

@@ -11,7 +11,7 @@ from danseo.data.schema_inference import describe_files
 from danseo.errors import DanseoError
 from danseo.inference.output import read_record_schema
 from danseo.tasks import get_task
-from danseo.tasktypes.decoding.thresholds import fit_label_threshold
+from danseo.tasktypes.decoding import fit_label_threshold
 
 from .conftest import encoder, make_tiny_encoder, run_json, write_lines
 

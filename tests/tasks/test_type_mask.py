@@ -7,8 +7,7 @@ import pytest
 from danseo.metrics.classification import make_curves
 from danseo.records import Entity, RelationExample
 from danseo.tasks import TASKS
-from danseo.tasks.klue.re import type_pair
-from danseo.tasks.klue.type_mask import TypeMask, learn_type_mask
+from danseo.tasks.klue.re import TypeMask, learn_type_mask, type_pair
 
 RE = TASKS["re"]
 GOLDEN = json.loads((Path(__file__).parents[1] / "fixtures" / "relations.json").read_text("utf-8"))

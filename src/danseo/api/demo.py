@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from danseo.config.run import RunConfig
+from danseo.data.find import write_sample
 from danseo.data.input_reader import InputLine, make_example
-from danseo.data.sample import write_sample
 from danseo.display.table import Table, to_markdown
 from danseo.experiment import run_experiment
 from danseo.extras import require
@@ -17,7 +17,7 @@ from danseo.models.baselines import has_linear_model
 from danseo.models.encoder.model_info import PACKAGES
 from danseo.models.registry import configure_run, get_family, load_model
 from danseo.report.build import write_report
-from danseo.runs.scores import get_headline
+from danseo.runs.predictions import get_headline
 from danseo.runs.store import Run
 from danseo.tables.run_summary import is_better
 from danseo.tasks import TASKS

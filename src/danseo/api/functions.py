@@ -126,11 +126,7 @@ def train(
 
 
 def open(
-    run: PathOrText,
-    *,
-    device: str | None = None,
-    precision: str | None = None,
-    trust_remote_code: bool = False,
+    run: PathOrText, *, device: str | None = None, precision: str | None = None, trust_remote_code: bool = False
 ) -> OpenRun:
     """Open a run directory; its model is loaded at the first prediction."""
     path = Path(run)
@@ -155,7 +151,6 @@ def _find_root(data: PathOrText | None) -> Path:
 
 
 def _read_gold(task: Task, gold: Gold, data: PathOrText | None) -> tuple[Path, list[Any]]:
-    """Return the path and the examples of the gold data."""
     if not isinstance(gold, str | PathLike):
         return Path("gold"), list(gold)
     return read_gold(task, str(gold), None if data is None else str(data))

@@ -15,12 +15,11 @@ from danseo.display.table import Table
 from danseo.errors import DanseoError, get_message
 from danseo.files import find_own_files, read_json_lines
 from danseo.language import _
-from danseo.report.blocks import NoteBlock, Page, PageSection, TableBlock
 from danseo.report.build import OTHER_PAGES, list_other_links, make_other_pages
 from danseo.report.collection import Collection
 from danseo.report.comparison import TaskComparison, compare_task
 from danseo.report.error_examples import find_disagreements
-from danseo.report.html import make_jinja_environment
+from danseo.report.html import NoteBlock, Page, PageSection, TableBlock, make_jinja_environment
 from danseo.report.mlm_page import find_masked_trainings
 from danseo.report.overview import make_overview_page
 from danseo.report.run_page import make_run_page
@@ -38,9 +37,9 @@ _RECENT_SECONDS = 7 * 86400.0  # seconds since the last progress of a listed tra
 _MAX_LISTED = 50
 
 
-def make_live_status(snapshot: Snapshot, now: float | None = None) -> dict[str, Any]:
+def make_live_status(snapshot: Snapshot) -> dict[str, Any]:
     """Return the unfinished trainings and sweeps of a folder, for the page that polls them."""
-    now = time.time() if now is None else now
+    now = time.time()
     unfinished = [record for record in snapshot.collection.records if record.status == "unfinished"]
     trainings = [fact for record in unfinished if (fact := describe_training(snapshot, record, now))]
     collection = snapshot.collection
@@ -97,15 +96,6 @@ def _describe_progress(path: Path, progress: ProgressRecord, now: float) -> dict
         "alive": now - progress.time < _ALIVE_SECONDS and is_running(path) is not False,
         "seconds_since": max(0, round((now - progress.time) / 10) * 10),
     }
-
-
-def make_progress_table(facts: dict[str, Any]) -> Table:
-    """Return the progress of a training as one row, with the time since it stopped if it did."""
-    steps = _("{step:,} of {total:,} ({percent:g} %)").format(**{k: facts[k] for k in ("step", "total", "percent")})
-    left = format_duration(facts["left_seconds"] if facts["alive"] else facts["seconds_since"])
-    columns = ("steps", _("time left") if facts["alive"] else _("stopped since"), "score", "best", "loss")
-    scores = (facts[name] for name in ("score", "best", "loss"))
-    return Table("progress", columns, [(steps, left, *scores)]).without_empty()
 
 
 def describe_sweep(path: Path, now: float) -> dict[str, Any] | None:
@@ -255,7 +245,11 @@ class PageBuilder:
         facts = describe_training(snapshot, record, time.time())
         if not facts:
             return page
-        table = make_progress_table(facts)
+        steps = _("{step:,} of {total:,} ({percent:g} %)").format(**{k: facts[k] for k in ("step", "total", "percent")})
+        left = format_duration(facts["left_seconds"] if facts["alive"] else facts["seconds_since"])
+        columns = ("steps", _("time left") if facts["alive"] else _("stopped since"), "score", "best", "loss")
+        scores = (facts[name] for name in ("score", "best", "loss"))
+        table = Table("progress", columns, [(steps, left, *scores)]).without_empty()
         rest = [each for each in page.sections if each.title != "Scores"]  # there are none yet
         return Page(page.key, page.title, page.lead, [PageSection("Progress", [TableBlock(table)]), *rest])
 
@@ -286,7 +280,6 @@ def _make_time_key(*what: str) -> tuple[object, ...]:
 
 
 def _make_query_key(snapshot: Snapshot, key: str, query: Query) -> tuple[object, ...]:
-    """Return the cache key of a requested page."""
     return snapshot.version, key, *((name, *values) for name, values in sorted(query.items()))
 
 

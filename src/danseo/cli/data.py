@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING
 import click
 
 from danseo.cli import options
-from danseo.cli.options import NOT_NEGATIVE, PATH, POSITIVE, FullHelpGroup, MultiValueCommand, parse_tasks
-from danseo.cli.output import print_notes_unless, show_help, show_result, show_tables, show_text
+from danseo.cli.options import (
+    NOT_NEGATIVE,
+    PATH,
+    POSITIVE,
+    FullHelpGroup,
+    MultiValueCommand,
+    parse_tasks,
+    print_notes_unless,
+    show_help,
+    show_result,
+    show_tables,
+    show_text,
+)
 from danseo.display.progress import Waiting
 from danseo.errors import DanseoError
 from danseo.extras import require
@@ -147,7 +158,7 @@ def data_stats(
 @options.as_json
 def data_sample(folder: Path, as_json: bool) -> None:
     """Write the bundled sample: a small KLUE in the official formats, with prediction files to score and compare."""
-    from danseo.data.sample import write_sample
+    from danseo.data.find import write_sample
 
     paths = write_sample(folder)
     document = {"data": str(folder), "files": [str(path) for path in paths]}
@@ -171,21 +182,12 @@ def data_sample(folder: Path, as_json: bool) -> None:
     help="Number of items per split and probe; stop with an error if there are not enough. [default: all]",
 )
 @click.option("--per-text", default=3, type=POSITIVE, help="Maximum items per passage.")
-@click.option(
-    "--passage",
-    default=2000,
-    type=NOT_NEGATIVE,
-    help="Characters per passage; 0 keeps documents whole.",
-)
+@click.option("--passage", default=2000, type=NOT_NEGATIVE, help="Characters per passage; 0 keeps documents whole.")
 @click.option("--seed", default=999, type=NOT_NEGATIVE, help="Seed of splits and order.")
 @click.option("--lambada", metavar="FILE|hub", help="Also LAMBADA-style items: JSON lines with text and answer.")
 @click.option("--quota", multiple=True, metavar="SOURCE=N", help="Number of items per split from one source.")
 @click.option(
-    "--against",
-    multiple=True,
-    type=PATH,
-    metavar="FILES…",
-    help="Training text; items that occur in it are reported.",
+    "--against", multiple=True, type=PATH, metavar="FILES…", help="Training text; items that occur in it are reported."
 )
 @click.option("--workers", type=POSITIVE, help="Processes for morphological analysis. [default: all cores]")
 @options.timeout

@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from danseo.cli import options
-from danseo.cli.options import PATH
-from danseo.cli.output import print_notes_unless, show_tables
+from danseo.cli.options import PATH, print_notes_unless, show_tables
 from danseo.display.progress import Waiting
 
 _members_argument = click.argument("members", nargs=-1, required=True, metavar="RUN RUN…", type=PATH)

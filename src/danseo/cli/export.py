@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from danseo.cli import options
-from danseo.cli.output import show_table, show_tables
+from danseo.cli.options import show_table, show_tables
 from danseo.display.progress import Waiting
 from danseo.language import _
 

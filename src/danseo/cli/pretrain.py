@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from danseo.cli import options
-from danseo.cli.options import PATH, MultiValueCommand, UniqueOption
-from danseo.cli.output import show_table, show_tables
+from danseo.cli.options import PATH, MultiValueCommand, UniqueOption, show_table, show_tables
 from danseo.errors import DanseoError
 from danseo.extras import require
 from danseo.language import _

@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from danseo.cli import options
-from danseo.cli.options import NOT_NEGATIVE, PATH, POSITIVE, PRECISION
-from danseo.cli.output import show_result
+from danseo.cli.options import NOT_NEGATIVE, PATH, POSITIVE, PRECISION, show_result
 
 
 def _parse_weights(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...]:
@@ -23,10 +22,7 @@ def _parse_weights(context: click.Context, parameter: click.Parameter, text: str
 @click.command("probe")
 @click.argument("checkpoints", nargs=-1, required=True, metavar="CHECKPOINT…")
 @click.option(
-    "--items",
-    type=PATH,
-    metavar="DIR|FILE",
-    help="Probe items from `danseo data probes`. [default: the bundled ones]",
+    "--items", type=PATH, metavar="DIR|FILE", help="Probe items from `danseo data probes`. [default: the bundled ones]"
 )
 @click.option(
     "--split",

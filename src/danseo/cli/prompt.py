@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from danseo.cli import options
-from danseo.cli.options import NOT_NEGATIVE, PATH, UniqueOption
-from danseo.cli.output import show_result, show_tables
+from danseo.cli.options import NOT_NEGATIVE, PATH, UniqueOption, show_result, show_tables
 from danseo.launcher import is_first_process
 
 if TYPE_CHECKING:

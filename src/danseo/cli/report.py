@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 
 from danseo.cli import options
-from danseo.cli.options import PATH
-from danseo.cli.output import print_notes_unless, show_result, show_text
+from danseo.cli.options import PATH, print_notes_unless, show_result, show_text
 from danseo.language import _
 
 
@@ -32,9 +31,7 @@ def report_command(runs: tuple[Path, ...], out: Path, data_dir: str | None, as_j
 @click.command("board")
 @click.argument("runs", default="runs", type=PATH)
 @click.option(
-    "--host",
-    default="127.0.0.1",
-    help="Address to listen on. Addresses that other machines can reach need a token.",
+    "--host", default="127.0.0.1", help="Address to listen on. Addresses that other machines can reach need a token."
 )
 @options.port(8765)
 @click.option(

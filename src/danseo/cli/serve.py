@@ -19,11 +19,7 @@ from danseo.display.escaping import say
 @click.option("--max-bytes", "most_bytes", default=1 << 20, type=POSITIVE, help="Maximum size of a request in bytes.")
 @click.option("--max-texts", "most_items", default=256, type=POSITIVE, help="Maximum number of texts in a request.")
 @click.option(
-    "--max-characters",
-    "most_characters",
-    default=20_000,
-    type=POSITIVE,
-    help="Maximum length of a text in characters.",
+    "--max-characters", "most_characters", default=20_000, type=POSITIVE, help="Maximum length of a text in characters."
 )
 @options.device
 @options.precision

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from danseo.cli import options
-from danseo.cli.options import PATH, POSITIVE, UniqueOption
-from danseo.cli.output import print_notes_unless, show_result, show_tables
+from danseo.cli.options import PATH, POSITIVE, UniqueOption, print_notes_unless, show_result, show_tables
 from danseo.display.escaping import say
 from danseo.display.progress import Waiting
 from danseo.language import _

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from danseo import hub
-from danseo.data.find import find_file, find_named, hub_split, read_companion, read_hashes, record_files, require_file
-from danseo.data.sample import SAMPLE
+from danseo.data.find import (
+    SAMPLE,
+    find_file,
+    find_named,
+    hub_split,
+    read_companion,
+    read_hashes,
+    record_files,
+    require_file,
+)
 from danseo.errors import DataError, NetworkError
 from danseo.files import content_sha256, read_bytes, write_atomically
 from danseo.language import _
@@ -132,7 +140,10 @@ def _fetch_from_hub(tasks: Sequence[Task], root: Path, on_progress: Progress) ->
     }
     missing = [target for target, (task, split) in wanted.items() if not _is_fetched(target, task, split, root)]
     if missing:
-        _check_reachable(_url(missing[0].relative_to(root).as_posix()))
+        try:
+            hub.request_headers(_url(missing[0].relative_to(root).as_posix()))
+        except NetworkError as error:
+            raise NetworkError(f"{error}; check the network, or get the files from a folder with --from") from None
     for done, (target, (task, _split)) in enumerate(wanted.items(), 1):
         if target in missing:
             content = hub.fetch_file(_url(f"{task.name}/{target.name}"), hint="get the files from a folder with --from")
@@ -152,14 +163,6 @@ def _check_online() -> None:
                 switch=switch
             )
         )
-
-
-def _check_reachable(url: str) -> None:
-    """Raise NetworkError within seconds if the Hub cannot be reached."""
-    try:
-        hub.request_headers(url)
-    except NetworkError as error:
-        raise NetworkError(f"{error}; check the network, or get the files from a folder with --from") from None
 
 
 def _is_fetched(target: Path, task: Task, split: str, root: Path) -> bool:

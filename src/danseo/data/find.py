@@ -1,4 +1,4 @@
-"""Find and read data files, and check whether the files of KLUE are official."""
+"""Find and read data files, check whether the files of KLUE are official, and write the bundled sample."""
 
 import hashlib
 import json
@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from danseo import __version__
-from danseo.data.sample import SAMPLE, packed_file
 from danseo.errors import DataError, MissingData
 from danseo.files import cache_root as cache_root
-from danseo.files import content_sha256, home_folder, write_atomically
+from danseo.files import content_sha256, home_folder, read_bytes, write_atomically
 from danseo.language import _
 from danseo.rows import is_parquet, read_object, read_rows
-from danseo.tasks.custom import select_split
-from danseo.tasks.custom.task_file import find_data_file
+from danseo.tasks.custom import find_data_file, select_split
 from danseo.tasktypes.base import Task
 
 OFFICIAL_SHA256 = {  # of the unpacked content, for files whose official bytes are known
@@ -321,3 +319,28 @@ def _judge_content(task: Task, split: str, path: Path, examples: Sequence[Any]) 
     if absent:
         return "subset", f"all rows; field {', '.join(absent)} is absent"
     return "official", "by rows and ids; the official hash is unknown"
+
+
+SAMPLE = Path(__file__).parent / "sample"
+"""The folder of the files; find.py reads it like any data folder."""
+
+
+def packed_file(name: str) -> Path:
+    """Return the file of the sample for an official file name: klue-dp-v1.1_dev.tsv is in dp_dev.tsv.gz."""
+    return SAMPLE / f"{name.removeprefix('klue-').replace('-v1.1', '')}.gz"
+
+
+def write_sample(folder: Path) -> list[Path]:
+    """Write all files of the sample into a folder, unpacked, under their official names."""
+    from danseo.tasks import TASKS
+
+    files = {
+        folder / task.folder / name: packed_file(name)
+        for task in TASKS.values()
+        for name in (task.file("train"), task.file("dev"), *task.companions)
+    }
+    predictions = SAMPLE.glob("predictions/*/*.gz")
+    files |= {folder / packed.relative_to(SAMPLE).with_suffix(""): packed for packed in predictions}
+    for path, packed in sorted(files.items()):
+        write_atomically(path, read_bytes(packed))
+    return sorted(files)

@@ -11,7 +11,7 @@ from danseo.files import parse_json, quote, read_text, write_atomically
 from danseo.language import _, join
 from danseo.records import Prediction
 from danseo.rows import is_prediction_file
-from danseo.tasks.file_recognition import recognise_task
+from danseo.tasks.klue import recognise_task
 from danseo.tasktypes.base import Task
 
 

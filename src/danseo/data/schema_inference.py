@@ -9,13 +9,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from danseo.encodings import detect_encoding
 from danseo.errors import DanseoError, DataError
-from danseo.files import make_encoding_error, open_unpacked, read_bytes
+from danseo.files import detect_encoding, make_encoding_error, open_unpacked, read_bytes
 from danseo.language import _
 from danseo.tasks.custom.annotations import count_clean_readings, doccano_offsets, is_binary, is_brat, recognise_format
-from danseo.tasks.custom.hub_data import fetch_hub_file, parse_hub_name
-from danseo.tasks.custom.tables import get_suffix, open_data_file, read_conll, read_table
+from danseo.tasks.custom.tables import (
+    fetch_hub_file,
+    get_suffix,
+    open_data_file,
+    parse_hub_name,
+    read_conll,
+    read_table,
+)
 from danseo.tasktypes import CUSTOM_TYPES
 from danseo.tasktypes.description import TaskDescription
 

@@ -1,4 +1,4 @@
-"""Ensembles as ordinary runs: predictions of members are combined, and no model is loaded."""
+"""Ensembles as ordinary runs: members, weighted on the select split of dev only, are combined without a model."""
 
 import hashlib
 import json
@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from danseo.config.run import RunConfig
 from danseo.config.train import TrainSettings
 from danseo.data.dev_split import take_split
 from danseo.display.table import Table, format_interval
-from danseo.ensembling.weights import WeightScorer, fit_weights, parse_weights, select_greedily
 from danseo.errors import DanseoError
 from danseo.files import to_finite
 from danseo.records import Prediction
 from danseo.runs.lock import lock_folder
-from danseo.runs.predictions import MemberPredictions, MemberSet, open_members
+from danseo.runs.predictions import MemberPredictions, MemberSet, open_members, score_splits
 from danseo.runs.provenance import collect_environment
-from danseo.runs.scores import score_splits
 from danseo.runs.store import Run
 from danseo.scoring.compare import compare
 from danseo.scoring.score import compute_headline
@@ -30,7 +30,7 @@ from danseo.tables.run_summary import make_run_tables
 from danseo.tables.variants import drop_copies, hash_variant, make_model_names
 from danseo.tasktypes.base import Task
 from danseo.tasktypes.combination import Combiner, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,10 @@ def make_ensemble(
     members, order = open_members(paths, data_dir).sort_by_name()
     initial_weights = parse_weights(options.weights, len(members))[order]
     options = replace(options, method=options.method or members.task.type.default_combination)
-    facts = _describe_options(options, initial_weights)
+    weights = (
+        options.weights if options.weights in (None, "fit") else normalize_weights(initial_weights).round(9).tolist()
+    )
+    facts = {"method": options.method, "weights": weights or "equal", "select": options.select or "all"}
     run = Run(runs / name_ensemble("ensemble", members.members, facts, members.task))
     for note in find_repeated_members(members.members):
         on_note(f"note: {note}")
@@ -109,13 +112,6 @@ def _write_ensemble(
     except DanseoError as error:
         run.fail(str(error))
         raise
-
-
-def _describe_options(options: EnsembleOptions, initial_weights: Array) -> dict[str, Any]:
-    weights = (
-        options.weights if options.weights in (None, "fit") else normalize_weights(initial_weights).round(9).tolist()
-    )
-    return {"method": options.method, "weights": weights or "equal", "select": options.select or "all"}
 
 
 def find_repeated_members(members: Sequence[MemberPredictions]) -> list[str]:
@@ -261,3 +257,85 @@ def _describe_combination(facts: dict[str, Any]) -> Iterator[str]:
         yield f"no-answer threshold shifted by {facts['threshold']:+.2f}"
     if facts.get("plain_argmax") is not None:
         yield f"tags decoded with Viterbi; without it the score would be {facts['plain_argmax']:.2f}"
+
+
+_STEPS = (0.0, 0.25, 0.5, 2.0, 4.0)  # times the present weight; 0 leaves the member out
+_PASSES = 3
+_BETTER = 1e-9
+
+
+class WeightScorer:
+    """Returns the headline of weights on the select split; each set of weights is combined once."""
+
+    def __init__(self, members: MemberSet, method: str, on_note: Callable[[str], None] = lambda note: None) -> None:
+        self.select = members.select_split("select")
+        if not self.select.examples:
+            raise DanseoError("no dev example is in the select split, so nothing can be fitted; give weights")
+        self.combiner = members.task.type.make_combiner(self.select, method)
+        self.seen: dict[tuple[float, ...], float] = {}
+        self.best, self.on_note = -np.inf, on_note
+
+    def __call__(self, weights: Array) -> float:
+        key = tuple((weights / weights.sum()).round(9).tolist())
+        if key not in self.seen:
+            score = compute_headline(self.select.task, self.select.examples, self.combiner(weights)[0])
+            self.seen[key] = -np.inf if np.isnan(score) else score
+            if self.seen[key] > self.best:
+                self.best = self.seen[key]
+                self.on_note(
+                    f"fitting: {score:.2f} on the select split with weights {', '.join(f'{w:.2f}' for w in key)}"
+                )
+        return self.seen[key]
+
+
+def fit_weights(scorer: WeightScorer, start: Array) -> Array:
+    """Return weights found by coordinate ascent from the start; a change must be strictly better."""
+    weights, best = start.copy(), scorer(start)
+    for _ in range(_PASSES):
+        before = best
+        for position in np.flatnonzero(start).tolist():
+            for step in _STEPS:
+                tried = weights.copy()
+                tried[position] = (weights[position] or start[position]) * step
+                if tried.any() and scorer(tried) > best + _BETTER:
+                    weights, best = tried, scorer(tried)
+        if best <= before + _BETTER:
+            break
+    return normalize_weights(weights)
+
+
+def select_greedily(scorer: WeightScorer, start: Array) -> Array:
+    """Return the weights of the best member and of those that, added one by one, improve the score most."""
+    chosen: list[int] = []
+    best, others = -np.inf, list(range(len(start)))
+    while others:
+        scores = [scorer(keep_weights(start, [*chosen, position])) for position in others]
+        position = others[int(np.argmax(scores))]
+        if max(scores) <= best + _BETTER:
+            break
+        best = max(scores)
+        chosen.append(position)
+        others.remove(position)
+    return keep_weights(start, chosen)
+
+
+def keep_weights(weights: Array, positions: Sequence[int]) -> Array:
+    """Return the weights of some members, 0 for the others."""
+    kept = np.zeros_like(weights)
+    kept[list(positions)] = weights[list(positions)]
+    return kept
+
+
+def parse_weights(text: str | None, members: int) -> Array:
+    """Return weights such as 1,2 as numbers, one per member; equal weights for None and "fit"."""
+    if text in (None, "fit"):
+        return np.ones(members)
+    try:
+        weights = np.array([float(part) for part in str(text).split(",")])
+    except ValueError:
+        raise DanseoError(f"--weights {text}: write fit, or a number per run, such as 1,2") from None
+    if len(weights) != members:
+        raise DanseoError(f"--weights {text}: {len(weights)} numbers for {members} runs; write one per run")
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        raise DanseoError(f"--weights {text}: weights should be 0 or more, and not all 0")
+    return weights

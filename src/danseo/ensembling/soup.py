@@ -12,8 +12,15 @@ import numpy as np
 
 from danseo.config.base import update_config
 from danseo.config.run import RunConfig
-from danseo.ensembling.ensemble import find_repeated_members, locate_members, name_ensemble, name_models, score_members
-from danseo.ensembling.weights import keep_weights, parse_weights
+from danseo.ensembling.ensemble import (
+    find_repeated_members,
+    keep_weights,
+    locate_members,
+    name_ensemble,
+    name_models,
+    parse_weights,
+    score_members,
+)
 from danseo.errors import DanseoError
 from danseo.extras import require
 from danseo.files import read_json, to_finite
@@ -24,7 +31,7 @@ from danseo.runs.predictions import MemberPredictions, MemberSet, open_members
 from danseo.runs.provenance import collect_environment
 from danseo.runs.store import Run, hash_folder
 from danseo.tasktypes.combination import normalize_weights
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 
 _IRRELEVANT = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")  # keys of config.json
 _LEARNING = {  # encoder settings that only change training: members may differ in them

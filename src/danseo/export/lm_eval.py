@@ -22,18 +22,17 @@ def make_results(record: Record) -> dict[str, Any]:
         values[f"{key}_stderr,none"] = "N/A"
         if score["interval"]:
             values[f"{key}_interval95,none"] = [end / 100 for end in score["interval"]]
-    n = listed[0]["n"] if listed else 0
+    n, parameters = listed[0]["n"] if listed else 0, record.surroundings.get("parameters")
+    protocol = {
+        "scored_on": split,
+        "selected_on": record.scores["selected_on"],
+        "data": record.surroundings.get("data", {}),
+        "danseo": record.surroundings.get("danseo"),
+    }
     return {
         "results": {name: values},
         "group_subtasks": {name: []},
-        "configs": {
-            name: {
-                "task": name,
-                "dataset_path": dataset,
-                "dataset_name": record.task,
-                "metadata": _make_protocol(record),
-            }
-        },
+        "configs": {name: {"task": name, "dataset_path": dataset, "dataset_name": record.task, "metadata": protocol}},
         "versions": {name: "danseo"},
         "n-shot": {name: 0},
         "higher_is_better": {name: {score["id"].split("/", 1)[1]: True for score in listed}},
@@ -41,26 +40,12 @@ def make_results(record: Record) -> dict[str, Any]:
         "config": {
             "model": "danseo",
             "model_args": f"pretrained={record.model}",
-            "model_num_parameters": _count_parameters(record),
+            "model_num_parameters": int(parameters) if isinstance(parameters, int | float) else None,
         },
         "git_hash": record.surroundings.get("commit"),
         "model_name": record.model,
         "total_evaluation_time_seconds": record.surroundings.get("seconds"),
     }
-
-
-def _make_protocol(record: Record) -> dict[str, Any]:
-    return {
-        "scored_on": record.scores["reported_on"],
-        "selected_on": record.scores["selected_on"],
-        "data": record.surroundings.get("data", {}),
-        "danseo": record.surroundings.get("danseo"),
-    }
-
-
-def _count_parameters(record: Record) -> int | None:
-    found = record.surroundings.get("parameters")
-    return int(found) if isinstance(found, int | float) else None
 
 
 def write_results(request: ExportRequest) -> dict[str, Any]:

@@ -29,13 +29,10 @@ def log_run(tracked: TrackedRun) -> dict[str, Any]:
     for name, path in results.files.items():
         files.add_file(path, name)
     run.log_artifact(files)
-    run.log(results.scores, step=_find_last_step(results))  # last: a run with scores is complete
+    last_step = max((int(line["step"]) for line in results.curve), default=0)
+    run.log(results.scores, step=last_step)  # last: a run with scores is complete
     trackio.finish()
     return {"run": tracked.name, "state": "written"}
-
-
-def _find_last_step(tracked: TrackedRun) -> int:
-    return max((int(line["step"]) for line in tracked.curve), default=0)
 
 
 def _is_complete(tracked: TrackedRun) -> bool:

@@ -25,9 +25,9 @@ from danseo.runs.store import Run
 from danseo.scoring.compare import compare
 from danseo.scoring.score import measure
 from danseo.scoring.tables import ScoreResult, make_difference_cells, score_answers, select_answered
-from danseo.tasks.klue.type_mask import learn_type_mask
+from danseo.tasks.klue.re import learn_type_mask
 from danseo.tasktypes.base import Task
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 
 _ROUNDS, _TOLERANCE = 1000, 1e-9
 _MIN_SHARE = 1e-6  # of a label that does not occur

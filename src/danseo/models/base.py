@@ -12,7 +12,7 @@ from danseo.language import _
 from danseo.records import Prediction
 from danseo.runs.store import Run
 from danseo.tasktypes.base import Task
-from danseo.tasktypes.decoding.arrays import Arrays
+from danseo.tasktypes.decoding import Arrays
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from danseo.scoring.score import find_most_frequent, majority_answers
 from danseo.tasks import TASKS
 from danseo.tasktypes.base import Task
 from danseo.tasktypes.classification import label_shares
-from danseo.tasktypes.decoding.arrays import unpack_npz
+from danseo.tasktypes.decoding import unpack_npz
 from danseo.text.normalization import compose
 
 View = Callable[[Any], Iterable[str]]

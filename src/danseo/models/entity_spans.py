@@ -10,7 +10,7 @@ from danseo.metrics.tagging import correct_leading_space, list_entities
 from danseo.models.base import Answers
 from danseo.records import Prediction
 from danseo.tasktypes.base import Task
-from danseo.tasktypes.decoding.viterbi import Array
+from danseo.tasktypes.decoding import Array
 from danseo.tasktypes.tagging import get_entity_types
 from danseo.text.normalization import normalize_text
 

@@ -8,10 +8,9 @@ from danseo.errors import DanseoError
 from danseo.files import check_writable, find_own_files, write_atomically
 from danseo.language import _
 from danseo.mlm.probing.results import SUMMARY
-from danseo.report.blocks import Page
 from danseo.report.collection import Collection, collect_runs
 from danseo.report.comparison import ROUNDS, compare_task
-from danseo.report.html import render_report
+from danseo.report.html import Page, render_report
 from danseo.report.mlm_page import SETTINGS, TITLE, find_work_files, make_mlm_pages
 from danseo.report.overview import make_overview_page
 from danseo.report.run_page import make_run_page
@@ -49,11 +48,6 @@ def write_report(
     return {"out": str(out), "runs": len(collection.records), "tasks": tasks, "bytes": len(content)}
 
 
-def count_mistakes_per_run(runs: int) -> int:
-    """Return how many mistakes each run page shows, so that a report of many runs stays small."""
-    return max(2, min(_MAX_MISTAKES, _MAX_ALL_MISTAKES // max(1, runs)))
-
-
 def make_pages(collection: Collection, on_note: OnNote = lambda note: None, rounds: int = ROUNDS) -> list[Page]:
     """Return the pages of a report: overview, tasks, sweeps, masked language models and runs."""
     compared = {}
@@ -61,7 +55,7 @@ def make_pages(collection: Collection, on_note: OnNote = lambda note: None, roun
         on_note(f"comparing the runs of {task.name}")
         compared[task.name] = compare_task(collection, task, collection.done(task), rounds)
     tasks = [make_task_page(collection, task, compared[task.name], _MAX_MISTAKES) for task in collection.tasks()]
-    most = count_mistakes_per_run(len(collection.records))
+    most = max(2, min(_MAX_MISTAKES, _MAX_ALL_MISTAKES // max(1, len(collection.records))))
     others = make_other_pages(collection.folders, collection.data_dir, collection)
     runs = []
     for number, record in enumerate(collection.records, 1):

@@ -9,8 +9,8 @@ from danseo.display.plots.figures import Grid
 from danseo.display.table import Table
 from danseo.errors import DanseoError, get_message
 from danseo.language import _
-from danseo.report.blocks import Block, FigureBlock, NoteBlock
 from danseo.report.collection import Collection
+from danseo.report.html import Block, FigureBlock, NoteBlock
 from danseo.runs.index import Record
 from danseo.scoring.tables import ComparisonResult
 from danseo.tables.comparison import SeedComparisonResult, compare_runs

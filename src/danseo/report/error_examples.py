@@ -1,14 +1,16 @@
-"""Examples for pages: the worst errors of a run, failed replies, and disagreements of two runs."""
+"""Examples for pages: the worst errors of a run, failed replies, disagreements of two runs, and likely label errors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from danseo.files import write_atomically
 from danseo.language import Message, _, join
 from danseo.records import Prediction
-from danseo.report.blocks import Block, ExamplesBlock, NoteBlock
 from danseo.report.collection import Collection, RunAnswers
+from danseo.report.html import Block, ExamplesBlock, NoteBlock, Page, PageSection, render_report
 from danseo.runs.index import Record
 from danseo.scoring.breakdown import rank_errors
+from danseo.sweeps.mining import MiningResult
 from danseo.tasktypes.base import Task
 from danseo.tasktypes.rendering import EarlierTurns, RenderedExample, plain_line
 
@@ -127,3 +129,22 @@ def _sample_evenly(positions: list[int], most: int) -> list[int]:
     """Return `most` of the positions, spread over the file."""
     step = max(1, len(positions) // max(1, most))
     return positions[::step][:most]
+
+
+_MOST = 1000  # examples on the page; the CSV file has all
+
+
+def write_review_page(mined: MiningResult, model: str, folds: int) -> None:
+    """Write review.html: the examples to review, the most confident predictions first."""
+    task, doubtful = mined.task, mined.doubtful
+    title = _("{task}: labels to review").format(task=task.name)
+    lead = _(
+        "{model}, {folds} folds, each predicted by a model that was not trained on it. Each prediction has more than "
+        "{confidence:g} confidence in another label than the one in the data. Either can be wrong."
+    ).format(model=model, folds=folds, confidence=mined.rule.min_confidence)
+    shown = [task.type.render(task, each.example, {_("the model"): each.prediction}) for each in doubtful[:_MOST]]
+    note = _("{n:,} of {all:,}, the most confident first; all of them are in review.csv")
+    note = note.format(n=len(shown), all=len(doubtful))
+    block: Block = ExamplesBlock("examples", note, shown) if shown else NoteBlock(_("There is nothing to review."))
+    page = Page("review", title, lead, [PageSection("Labels to review", [block])])
+    write_atomically(mined.out / "review.html", render_report([page], title))

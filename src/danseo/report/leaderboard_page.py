@@ -10,8 +10,8 @@ from danseo.display.escaping import visible
 from danseo.display.plots.figures import Forest
 from danseo.display.table import Best, Table, as_typed, compact, format_interval
 from danseo.language import Message, _, join, ngettext
-from danseo.report.blocks import Block, FigureBlock, NoteBlock, Page, PageSection, TableBlock
 from danseo.report.comparison import TaskComparison
+from danseo.report.html import Block, FigureBlock, NoteBlock, Page, PageSection, TableBlock
 from danseo.report.task_page import make_task_title
 from danseo.tables.published import find_comparable_scores
 from danseo.tasks import TASKS

@@ -20,7 +20,7 @@ from danseo.mlm.probing.results import (
     read_record,
 )
 from danseo.mlm.tables import make_training_charts
-from danseo.report.blocks import Block, FigureBlock, Page, PageSection, TableBlock
+from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.runs.schemas import has_numbers
 from danseo.sweeps.tuning import RESULT_COPY
 
@@ -69,7 +69,7 @@ def make_mlm_pages(folders: Sequence[Path], files: Sequence[Path]) -> list[Page]
     sections = [
         PageSection(_("Training {name}").format(name=name), blocks)
         for name, path in named
-        if (blocks := _make_curve_blocks(path))
+        if (blocks := [_make_figure(chart) for chart in make_training_charts(read_json_lines(path / "log.jsonl"))])
     ]
     if sections:
         sections.insert(0, PageSection("Trainings", [_make_training_table(named)]))
@@ -119,11 +119,6 @@ def _make_training_table(named: Sequence[tuple[str, Path]]) -> Block:
         )
     columns = ("training", "type", "state", "steps", "least held-out loss", "at step", "words found there, %")
     return TableBlock(Table("trainings", (*columns, "tokens per second"), rows).without_empty())
-
-
-def _make_curve_blocks(folder: Path) -> list[Block]:
-    """Return losses, and how many masked words are found, over steps."""
-    return [_make_figure(chart) for chart in make_training_charts(read_json_lines(folder / "log.jsonl"))]
 
 
 def _make_figure(chart: Chart) -> Block:

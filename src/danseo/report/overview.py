@@ -8,9 +8,9 @@ from typing import Any, cast
 from danseo.display.plots.figures import Forest
 from danseo.display.table import Best, Table, compact, format_interval
 from danseo.language import Message, _, join, ngettext
-from danseo.report.blocks import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.report.collection import Collection
 from danseo.report.comparison import TaskComparison
+from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.report.task_page import find_best_runs, get_estimate, get_majority_score, make_task_title, rank_runs
 from danseo.runs.index import Record
 from danseo.runs.provenance import describe_split, is_of_sample, list_run_labels
@@ -97,7 +97,8 @@ def _draw_leaders(collection: Collection) -> list[Block]:
     for task, record in leaders:
         low, value, high = get_estimate(record)
         values.append((low, value, high))
-        published = None if is_of_sample(record) else _find_best_published(task)
+        comparable = [] if is_of_sample(record) else find_comparable_scores(task.headline)
+        published = comparable[0].value if comparable else None
         name = join([f"{task.short}: {collection.name(record)}", _format_labels(record)], "")
         rows.append((name, task.headline, value, low, high, get_majority_score(record), published))
     columns = ("task and run", "metric", "score", "low", "high", "most frequent answer", "best published, dev")
@@ -118,11 +119,6 @@ def _draw_leaders(collection: Collection) -> list[Block]:
 def _format_labels(record: Record) -> str:
     labels = list_run_labels(record)
     return join([" (", join(labels, ", "), ")"], "") if labels else ""
-
-
-def _find_best_published(task: Task) -> float | None:
-    """Return the best published dev score of a task's headline metric."""
-    return next((score.value for score in find_comparable_scores(task.headline)), None)
 
 
 def _make_leader_table(collection: Collection, compared: Mapping[str, TaskComparison]) -> Block:

@@ -10,7 +10,9 @@ from danseo.display.table import Table, as_typed
 from danseo.errors import DanseoError
 from danseo.language import Message, _, join
 from danseo.models.registry import get_family
-from danseo.report.blocks import (
+from danseo.report.collection import Collection, RunAnswers
+from danseo.report.error_examples import make_mistakes_block, render_reply
+from danseo.report.html import (
     Block,
     ExamplesBlock,
     FigureBlock,
@@ -20,13 +22,10 @@ from danseo.report.blocks import (
     TableBlock,
     make_facts_table,
 )
-from danseo.report.collection import Collection, RunAnswers
-from danseo.report.error_examples import make_mistakes_block, render_reply
 from danseo.report.task_page import draw_learning_curves
 from danseo.runs.index import Record
 from danseo.runs.provenance import describe_split
-from danseo.scoring.breakdown import by_length, details
-from danseo.scoring.calibration import Calibration, calibration
+from danseo.scoring.breakdown import Calibration, by_length, calibration, details
 from danseo.tables.run_summary import list_warnings, make_run_tables
 from danseo.tables.runs import format_score
 from danseo.tables.variants import get_traits

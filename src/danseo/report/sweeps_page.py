@@ -13,8 +13,8 @@ from danseo.display.table import Table
 from danseo.errors import DanseoError, get_message
 from danseo.files import find_own_files, read_json
 from danseo.language import Message, _
-from danseo.report.blocks import Block, FigureBlock, NoteBlock, Page, PageSection, TableBlock
 from danseo.report.collection import Collection
+from danseo.report.html import Block, FigureBlock, NoteBlock, Page, PageSection, TableBlock
 from danseo.runs.index import Record
 from danseo.runs.lock import RunLocks
 from danseo.sweeps.plan import SWEEP_LOG
@@ -50,10 +50,7 @@ def read_sweep_events(path: Path, now: float | None = None) -> list[SweepEvent]:
     now = time.time() if now is None else now
     return [
         SweepEvent(
-            run,
-            _find_state(path.parent, event, now),
-            str(event.get("where") or ""),
-            str(event.get("error") or ""),
+            run, _find_state(path.parent, event, now), str(event.get("where") or ""), str(event.get("error") or "")
         )
         for run, event in last.items()
     ]

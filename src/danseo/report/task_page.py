@@ -10,16 +10,16 @@ from danseo.display.plots.figures import Chart, Curve, Forest
 from danseo.display.table import Table, compact
 from danseo.errors import DanseoError
 from danseo.language import Message, _, join, ngettext
-from danseo.report.blocks import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.report.collection import Collection
 from danseo.report.comparison import TaskComparison
 from danseo.report.error_examples import find_disagreements
+from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.runs.index import Record
+from danseo.runs.predictions import read_extra_tables
 from danseo.runs.provenance import answered_whole_dev, describe_split, get_dev_set, is_fold, is_of_sample
-from danseo.runs.scores import read_extra_tables
 from danseo.tables.published import find_comparable_scores, make_published_table, read_published
 from danseo.tables.runs import make_group_table
-from danseo.tables.sweep import make_sweep_table
+from danseo.tables.seeds import make_sweep_table
 from danseo.tables.variants import find_differences, format_traits, get_variant_key, shorten_setting
 from danseo.tasktypes.base import Task
 

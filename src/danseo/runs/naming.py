@@ -49,7 +49,6 @@ def make_names_unique(models: Mapping[str, tuple[str, str]]) -> dict[str, str]:
 
 
 def _find_repeated(names: Mapping[str, str]) -> list[str]:
-    """Return the keys whose names are not unique."""
     counts = Counter(names.values())
     return [key for key, name in names.items() if counts[name] > 1]
 

@@ -42,11 +42,8 @@ def answered_whole_dev(record: Record) -> bool:
     official = task.official_rows.get("dev")
     if not official or not score or score["n"] < official or is_of_sample(record):
         return False
-    return bool(score["n"] == official if task.rows is len else _count_dialogues(record) == official)
-
-
-def _count_dialogues(record: Record) -> int:
-    return sum(guid.endswith("-0") for guid in _read_guids(record))
+    answered = score["n"] if task.rows is len else sum(guid.endswith("-0") for guid in _read_guids(record))
+    return bool(answered == official)
 
 
 def describe_split(record: Record, dev_set: str = "") -> str | None:

@@ -23,7 +23,7 @@ from danseo.runs.schemas import clean_log_line
 from danseo.tasks import get_task
 from danseo.tasks.custom import load_stored_task
 from danseo.tasktypes.base import Task
-from danseo.tasktypes.decoding.arrays import pack_npz
+from danseo.tasktypes.decoding import pack_npz
 
 CHECKPOINT, BEST = "checkpoint", "best.safetensors"
 SEAL = "sha256.txt"  # the hash of both files of a checkpoint, which finds a flipped bit

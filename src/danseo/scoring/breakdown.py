@@ -1,17 +1,24 @@
-"""Where a score comes from: per label, entity type, relation, question type or slot, and what is confused."""
+"""Where a score comes from: per label, entity type, relation, question type or slot; calibration; scores on tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from danseo.display.table import Table
+from danseo.errors import DanseoError
+from danseo.extras import require
 from danseo.files import to_finite
 from danseo.language import _
+from danseo.metrics.statistic import Counts
+from danseo.metrics.tagging import Tagged, entity_counts, find_padded_rows, get_token_tags, tag_macro_f1
 from danseo.records import Prediction
 from danseo.scoring.score import compute_headline
+from danseo.tasks.klue.ner import TYPES
 from danseo.tasktypes.base import Task
+from danseo.tasktypes.decoding import Array
 
 
 @dataclass(frozen=True)
@@ -85,3 +92,108 @@ def by_length(task: Task, examples: Sequence[Any], predictions: Sequence[Predict
         value = compute_headline(task, [examples[k] for k in mine], [predictions[k] for k in mine])
         rows.append((limits, len(mine), to_finite(value)))
     return Table("by length", (task.type.length_unit, "n", task.headline), rows)
+
+
+METRICS = {
+    "ner/entity_f1@subword-1": "entity F1 over tokens, the longest sentences of each batch left out",
+    "ner/char_f1@subword-1": "mean F1 over 13 tags of tokens, the same sentences left out",
+}
+
+
+def load_tokenizer(path: Path) -> Any:
+    """Load a tokenizer.json, a WordPiece vocab.txt, or a folder that holds one of them."""
+    require("tokenizers")
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+
+    files = [path / "tokenizer.json", path / "vocab.txt"] if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
+            try:
+                if file.suffix == ".json":
+                    return Tokenizer.from_file(str(file))
+                return BertWordPieceTokenizer(str(file), lowercase=False, strip_accents=False)
+            except Exception as error:  # the library raises bare Exceptions
+                raise DanseoError(f"{file} is not a readable tokenizer: {error}") from None
+    raise DanseoError(f"{path} holds no tokenizer.json or vocab.txt; name one with --tokenizer")
+
+
+def measure_tokens(
+    examples: Sequence[Any], predictions: Sequence[Prediction], tokenizer: Any, batch: int = 32
+) -> dict[str, Counts]:
+    """Return both scores: a token has the tag of its first character, special tokens are O.
+
+    A sentence as long as its padded batch is not scored, as in those reports; the rows of such sentences are zero.
+    """
+    encodings = [tokenizer.encode(example.text) for example in examples]
+    golds = [get_token_tags(example.gold, e.offsets) for example, e in zip(examples, encodings, strict=True)]
+    answers = [
+        get_token_tags(prediction.answer, e.offsets) for prediction, e in zip(predictions, encodings, strict=True)
+    ]
+    kept = np.zeros((len(examples), 1))
+    kept[find_padded_rows([len(row) for row in golds], batch)] = 1
+    tagged = Tagged.encode(golds, answers, TYPES)
+    statistics = (entity_counts(tagged), tag_macro_f1(tagged, with_o=True))
+    return {id_: Counts(s.table * kept, s.formula) for id_, s in zip(METRICS, statistics, strict=True)}
+
+
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Answers of similar confidence."""
+
+    low: float
+    high: float
+    n: int
+    confidence: float
+    """Mean, in percent."""
+    right: float
+    """Share that is right, in percent."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Bins of equal width, without empty ones."""
+
+    unit: str
+    """What has a confidence: answers, characters."""
+    bins: list[Bin]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error in points: the mean gap, each bin by its size."""
+        total = sum(each.n for each in self.bins)
+        return sum(each.n * abs(each.confidence - each.right) for each in self.bins) / total
+
+    def table(self) -> Table:
+        rows: list[tuple[object, ...]] = [
+            (f"{100 * b.low:.0f} – {100 * b.high:.0f} %", b.n, b.confidence, b.right) for b in self.bins
+        ]
+        note = _("expected calibration error {error:.2f} points over {n} bins of equal width")
+        note = note.format(error=self.error, n=_BINS)
+        return Table("calibration", ("confidence", self.unit, "mean confidence %", "right %"), rows, note)
+
+
+def calibration(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], rows: Sequence[Any] | None = None
+) -> Calibration | None:
+    """Return the calibration of labels, of tags per character, or of "no answer"; None without confidences."""
+    has_probabilities = bool(examples) and all(prediction.probabilities for prediction in predictions)
+    if not has_probabilities and rows is None:
+        return None
+    found = task.type.confidences(task, examples, predictions, rows)
+    return bin_confidences(found.unit, found.values, found.correct) if found else None
+
+
+def bin_confidences(unit: str, confidences: Array, correct: Array) -> Calibration | None:
+    """Return confidences from 0 to 1, and whether each was correct, in bins of equal width."""
+    if not len(confidences):
+        return None
+    positions = np.clip((confidences * _BINS).astype(int), 0, _BINS - 1)
+    bins = []
+    for k in range(_BINS):
+        if (mine := positions == k).any():
+            mean, share = 100 * float(confidences[mine].mean()), 100 * float(correct[mine].mean())
+            bins.append(Bin(k / _BINS, (k + 1) / _BINS, int(mine.sum()), mean, share))
+    return Calibration(unit, bins)

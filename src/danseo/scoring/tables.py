@@ -61,10 +61,7 @@ class ScoreResult:
         baselines = [join([f"{name}:", what]) for name, what in NAMES.items()]
         note = join([join(filter(None, parts), "; "), join(baselines, "; ")], "\n")
         title = _("{task} ({title}): {predictions} against {gold}").format(
-            task=self.task.short,
-            title=Message(self.task.title),
-            predictions=self.predictions.name,
-            gold=self.gold.name,
+            task=self.task.short, title=Message(self.task.title), predictions=self.predictions.name, gold=self.gold.name
         )
         return [Table(title, columns, rows, note), *self.details]
 
@@ -191,7 +188,7 @@ def note_more_metrics(task: Task, shown: Collection[str]) -> str:
 def _measure_tokens(
     task: Task, examples: Sequence[Any], predictions: Sequence[Prediction], tokenizer: Path, batch: int
 ) -> dict[str, Any]:
-    from danseo.scoring.token_level import load_tokenizer, measure_tokens
+    from danseo.scoring.breakdown import load_tokenizer, measure_tokens
     from danseo.tasks.klue.ner import TASK
 
     if task.name != TASK.name:

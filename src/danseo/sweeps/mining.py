@@ -8,7 +8,6 @@ from typing import Any
 
 from danseo.data import find
 from danseo.data.dev_split import split_fold
-from danseo.data.example_weights import write_weights
 from danseo.data.prediction_file import read_predictions
 from danseo.display.escaping import BYTE_ORDER_MARK, to_csv
 from danseo.display.table import Table
@@ -17,6 +16,7 @@ from danseo.files import check_writable, write_atomically
 from danseo.records import Prediction
 from danseo.runs.naming import shorten_model
 from danseo.runs.store import Run
+from danseo.runs.training_data import write_weights
 from danseo.scoring.score import compute_headline
 from danseo.sweeps.preparation import SweepOptions
 from danseo.sweeps.sweep import run_sweep

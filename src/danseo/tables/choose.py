@@ -8,8 +8,7 @@ from danseo.errors import DanseoError
 from danseo.runs.index import Record, find_runs
 from danseo.tables.klue import make_klue_tables
 from danseo.tables.runs import make_group_table, make_run_table
-from danseo.tables.seeds import make_seed_tables
-from danseo.tables.sweep import make_sweep_table
+from danseo.tables.seeds import make_seed_tables, make_sweep_table
 from danseo.tables.systems import make_systems_tables
 from danseo.tasks import get_task
 

@@ -9,7 +9,7 @@ from typing import Any
 from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.files import to_finite
-from danseo.language import Message, _, join
+from danseo.language import _, join
 from danseo.runs.predictions import MemberPredictions, MemberSet, open_members
 from danseo.scoring.compare import OnProgress, compare, count_work, is_identical
 from danseo.scoring.compare_seeds import SeedDifference, System, compare_over_seeds
@@ -63,7 +63,8 @@ class SeedComparisonResult:
             for name, letters in self.groups(id_).items()
             for system in [self.systems[id_][name]]
         ]
-        part = name_split(self.on)
+        names = {"report": _("report split of dev"), "select": _("select split of dev"), "dev": _("whole dev set")}
+        part = names[self.on]
         words = (describe_size(self.task, self.n, self.clusters), part, self.note, warn_few_examples(self.clusters))
         note = join(filter(None, (*words, note_more_metrics(self.task, self.systems))), "; ")
         columns = ("metric", "system", "mean", "std over seeds", "seeds", FAILED, "group")
@@ -110,12 +111,6 @@ class SeedComparisonResult:
         }
 
 
-def name_split(split: str) -> Message:
-    """Return the name of a part of dev in tables."""
-    names = {"report": _("report split of dev"), "select": _("select split of dev"), "dev": _("whole dev set")}
-    return names[split]
-
-
 def _as_json(system: System) -> dict[str, Any]:
     return {
         "mean": to_finite(system.mean),
@@ -144,16 +139,19 @@ def compare_runs(
     chosen = members if on == "dev" else members.select_split(on)
     if not chosen.examples:
         raise DanseoError(f"no dev example is in the {on} split; compare on all of them with --on dev")
-    skipped = find_uncompared_metrics(members.task, skip, _list_undefined_metrics(members), headline_only=headline_only)
+    lacks_probabilities = any(p.probabilities is None for m in members.members for p in m.predictions)
+    undefined = members.task.needs_probabilities if lacks_probabilities else ()
+    skipped = find_uncompared_metrics(members.task, skip, undefined, headline_only=headline_only)
     note = _name_selected_on_reported(members, on)
     if over == "seeds":
         return _compare_over_seeds(chosen, on, skipped, note, rounds, seed, on_progress)
-    systems = {name: member.predictions for name, member in _name_members(chosen).items()}
+    named = _name_members(chosen)
+    systems = {name: member.predictions for name, member in named.items()}
     comparison = compare(
         members.task, chosen.examples, systems, rounds=rounds, seed=seed, skip=skipped, on_progress=on_progress
     )
-    files = {name: member.path for name, member in _name_members(chosen).items()}
-    failed = _compute_failed_percent({name: [member] for name, member in _name_members(chosen).items()})
+    files = {name: member.path for name, member in named.items()}
+    failed = _compute_failed_percent({name: [member] for name, member in named.items()})
     return ComparisonResult(members.task, members.gold, len(chosen.examples), files, comparison, on, note, failed)
 
 
@@ -172,11 +170,6 @@ def _name_selected_on_reported(members: MemberSet, on: str) -> str:
     return _("SELECTED ON THE REPORTED SET: {runs}").format(runs=", ".join(peeked)) if peeked else ""
 
 
-def _list_undefined_metrics(members: MemberSet) -> list[str]:
-    lacking = any(p.probabilities is None for m in members.members for p in m.predictions)
-    return list(members.task.needs_probabilities) if lacking else []
-
-
 def _name_members(members: MemberSet) -> dict[str, MemberPredictions]:
     """Return the members by name, or by path if names repeat."""
     names = [member.name for member in members.members]
@@ -187,13 +180,7 @@ def _name_members(members: MemberSet) -> dict[str, MemberPredictions]:
 
 
 def _compare_over_seeds(
-    members: MemberSet,
-    on: str,
-    skip: Sequence[str],
-    note: str,
-    rounds: int,
-    seed: int,
-    on_progress: OnProgress | None,
+    members: MemberSet, on: str, skip: Sequence[str], note: str, rounds: int, seed: int, on_progress: OnProgress | None
 ) -> SeedComparisonResult:
     """Compare systems; runs that differ only in their seed are one system."""
     named = _group_systems(members)

@@ -39,8 +39,8 @@ class KlueRow:
 
 def make_klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_one: bool = False) -> list[Table]:
     """Return the runs and then the published models, with the best numbers marked."""
-    found = drop_copies(records)
-    own = _merge_rows(_make_rows(found.records))
+    copies = drop_copies(records)
+    own = _merge_rows(_make_rows(copies.records))
     rows = [*_mark_best(own if in_one else _drop_texts(own)), *_mark_best(list_published_rows(own))]
     note = _(
         "bold or *: best; underlined, italic or ': best of its size; each among the rows scored on the same examples. "
@@ -49,19 +49,17 @@ def make_klue_tables(records: Sequence[Record], *, with_paths: bool = False, in_
     )
     columns = ("model", "size", *COLUMNS, "seeds", "scored on", "runs")
     unscored = "" if in_one else _describe_unscored(own)
-    note = join(filter(None, (note, unscored, _describe_failures(found.records), found.note)), "; ")
+    note = join(filter(None, (note, unscored, _describe_failures(copies.records), copies.note)), "; ")
     table = Table("KLUE", columns, rows, note, keys=1, section="scored on")
-    table = table if in_one else _drop_empty_metrics(table, _drop_texts(own))
+    if not in_one:
+        shown = _find_shown_metrics(_drop_texts(own))
+        table = table.without([name for name, metric in COLUMNS.items() if metric not in shown])
     columns = table.columns
     if not with_paths or in_one:
         return [table if with_paths else table.only(range(len(columns) - 1))]
-    return [table.only(range(len(columns) - 1)), _make_path_table(own)]
-
-
-def _drop_empty_metrics(table: Table, own: Sequence[KlueRow]) -> Table:
-    """Return the table without metrics that no run has; without runs, all published ones."""
-    shown = _find_shown_metrics(own)
-    return table.without([name for name, metric in COLUMNS.items() if metric not in shown])
+    paths = [(line.model, task, path) for line in own for task, found in line.runs.items() for path in found]
+    listed = Table("runs of the table", ("model", "task", "run"), list(dict.fromkeys(paths)))
+    return [table.only(range(len(columns) - 1)), listed]
 
 
 def _find_shown_metrics(own: Sequence[KlueRow]) -> set[str]:
@@ -114,12 +112,6 @@ def _describe_unscored(lines: Sequence[KlueRow]) -> str:
             if isinstance(cell, str)
         )
     )
-
-
-def _make_path_table(lines: Sequence[KlueRow]) -> Table:
-    """Return the table of run directories."""
-    rows = [(line.model, task, path) for line in lines for task, paths in line.runs.items() for path in paths]
-    return Table("runs of the table", ("model", "task", "run"), list(dict.fromkeys(rows)))
 
 
 def _make_rows(records: Sequence[Record]) -> list[KlueRow]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from statistics import mean, stdev
+from statistics import mean, pstdev, stdev
 from typing import Any
 
 from danseo.display.table import Table, as_typed, format_interval
@@ -89,7 +89,8 @@ def make_group_table(
         for id_, split, scored in _collect_scores(members, metric):
             paths = [str(record.run.path) for record in scored]
             values = [float(record.value(metric) or 0.0) for record in scored]
-            rows.append((*cells, id_, *_summarize(values), compute_mean_failed(scored), split, paths))
+            average, std, _population_std, n, interval = summarize_seeds(values)
+            rows.append((*cells, id_, average, std, n, interval, compute_mean_failed(scored), split, paths))
     more_names = tuple(map(shorten_setting, more_settings))
     columns = (*keys, *more_names, "metric", "mean", "std", "n", "95 % t-interval", "failed %", "scored on", "runs")
     note = join(filter(None, (NOTE, distinct.note)), "; ")
@@ -122,7 +123,6 @@ def _find_full_name(records: Sequence[Record], key: str) -> str:
 
 
 def _format_cell(record: Record, model: str, name: str) -> object:
-    """Return a setting of a group as a cell."""
     if name == "model":
         return model
     return as_typed(record.seed) if name == "seed" else format_traits(record, [name])[0]
@@ -138,16 +138,17 @@ def _collect_scores(members: Sequence[Record], metric: str | None) -> list[tuple
     return [(id_, split, records) for (id_, split), records in scored.items()]
 
 
-def _summarize(values: Sequence[float]) -> tuple[Any, ...]:
-    spread = stdev(values) if len(values) > 1 else None
-    return mean(values), spread, len(values), format_interval(compute_t_interval(values))
+def summarize_seeds(values: Sequence[float]) -> tuple[Any, ...]:
+    """Return mean, sample and population standard deviation, n, and t-interval."""
+    spreads = (stdev(values), pstdev(values)) if len(values) > 1 else (None, None)
+    return mean(values), *spreads, len(values), format_interval(compute_t_interval(values))
 
 
-def compute_t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | None, float | None]:
-    """Return the t-interval of the mean; none for fewer than two values."""
+def compute_t_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the 95 % t-interval of the mean; none for fewer than two values."""
     if len(values) < 2:
         return None, None
     from scipy.stats import t
 
-    margin = float(t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    margin = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return mean(values) - margin, mean(values) + margin

@@ -49,7 +49,6 @@ def hash_variant(record: Record) -> str:
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Return whether a setting has its default."""
     defaults = default_values(RunConfig)
     return name in defaults and bool(value == defaults[name])
 

@@ -10,8 +10,7 @@ from danseo.files import find_path_fault, quote
 from danseo.language import _
 from danseo.rows import check_unique
 from danseo.tasks.custom import list_bundled_tasks, load_custom_task
-from danseo.tasks.file_recognition import explain_wrong_file
-from danseo.tasks.klue import dp, mrc, ner, nli, re, sts, wos, ynat
+from danseo.tasks.klue import dp, explain_wrong_file, mrc, ner, nli, re, sts, wos, ynat
 from danseo.tasktypes.base import Task
 
 

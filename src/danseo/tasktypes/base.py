@@ -16,7 +16,7 @@ from danseo.metrics.statistic import Metric, Statistic
 from danseo.records import Prediction, TextExample
 from danseo.rows import Row
 from danseo.tasktypes.combination import Combiner, Members
-from danseo.tasktypes.decoding.arrays import Array, Arrays
+from danseo.tasktypes.decoding import Array, Arrays
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import Input, pair_input, read_cell, read_guid, read_optional_cell, text_input
 from danseo.tasktypes.rendering import EarlierTurns, RenderedExample, RenderedLine, plain_line

@@ -33,17 +33,20 @@ from danseo.tasktypes.base import (
     golds_of,
 )
 from danseo.tasktypes.combination import Combined, Combiner, Members, count_votes, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import read_label
-from danseo.tasktypes.rendering import EarlierTurns, RenderedExample, plain_line, show_percent
-from danseo.tasktypes.tables import (
+from danseo.tasktypes.rendering import (
     MAX_CONFUSIONS,
     MAX_MATRIX,
     NOTHING,
+    EarlierTurns,
+    RenderedExample,
     confusion_table,
     found_table,
+    plain_line,
     show_confidence,
+    show_percent,
     source_tables,
     zip_counts,
 )
@@ -147,11 +150,7 @@ class Classification(TextTaskType):
         if not prediction.probabilities:
             return {"answer": prediction.answer}
         probabilities = dict(prediction.probabilities)
-        return {
-            "answer": prediction.answer,
-            "confidence": max(probabilities.values()),
-            "probabilities": probabilities,
-        }
+        return {"answer": prediction.answer, "confidence": max(probabilities.values()), "probabilities": probabilities}
 
     def group_shots(self, example: Any) -> str:
         return str(example.gold)
@@ -162,10 +161,7 @@ class Classification(TextTaskType):
         return read_label(row, description, is_known)
 
     def measure_custom(self, custom: TaskDescription, examples: Examples, golds: Golds, answers: Golds) -> Statistics:
-        return {
-            "classify/macro_f1@1": label_macro_f1(golds, answers),
-            "classify/accuracy@1": accuracy(golds, answers),
-        }
+        return {"classify/macro_f1@1": label_macro_f1(golds, answers), "classify/accuracy@1": accuracy(golds, answers)}
 
     def find_labels(self, gold: Any) -> Iterable[str]:
         return (gold,)

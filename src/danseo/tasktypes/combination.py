@@ -9,7 +9,7 @@ import numpy as np
 
 from danseo.errors import DanseoError
 from danseo.records import Prediction
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 
 _TIE_BREAK = 1e-6  # small enough to decide only between equal votes
 Combined = tuple[list[Prediction], list[Any] | None]

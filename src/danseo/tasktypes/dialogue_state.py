@@ -11,17 +11,22 @@ from danseo.records import DialogueExample, Prediction
 from danseo.rows import Row
 from danseo.tasktypes.base import ErrorDescription, Examples, Predictions, Systems, Task, TaskType
 from danseo.tasktypes.combination import Combined, Combiner, Members, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 from danseo.tasktypes.inputs import Input
 from danseo.tasktypes.rendering import (
+    ANSWER_WRONG,
+    GOLD_WRONG,
     EarlierTurns,
     RenderedExample,
     RenderedLine,
     TextSpan,
     compare_sets,
+    count_sets,
+    found_table,
+    join_parts,
     plain_line,
+    zip_counts,
 )
-from danseo.tasktypes.tables import ANSWER_WRONG, GOLD_WRONG, count_sets, found_table, join_parts, zip_counts
 
 State = dict[str, tuple[str, ...]]
 """Slot -> its entries in a state."""

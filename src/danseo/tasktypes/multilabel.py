@@ -32,28 +32,25 @@ from danseo.tasktypes.base import (
 )
 from danseo.tasktypes.classification import label_shares
 from danseo.tasktypes.combination import Combined, Combiner, Members, label_table, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array
-from danseo.tasktypes.decoding.thresholds import fit_label_threshold
+from danseo.tasktypes.decoding import Array, fit_label_threshold
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import check_known, normalize_label, read_cell
 from danseo.tasktypes.rendering import (
+    MAX_CONFUSIONS,
+    NOTHING,
     EarlierTurns,
     RenderedExample,
     RenderedLine,
     TextSpan,
     compare_sets,
-    plain_line,
-    show_percent,
-)
-from danseo.tasktypes.tables import (
-    MAX_CONFUSIONS,
-    NOTHING,
     count_sets,
     found_table,
     join_parts,
     note_most_frequent,
     percent,
+    plain_line,
     show_confidence,
+    show_percent,
     source_tables,
     zip_counts,
 )

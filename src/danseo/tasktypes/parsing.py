@@ -32,18 +32,19 @@ from danseo.tasktypes.base import (
     shuffle_sequences,
 )
 from danseo.tasktypes.combination import Combined, Combiner, Members, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array, Arrays
-from danseo.tasktypes.decoding.trees import FLOOR, find_best_tree
+from danseo.tasktypes.decoding import FLOOR, Array, Arrays, find_best_tree
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import Input, text_of
-from danseo.tasktypes.rendering import EarlierTurns, RenderedExample, plain_line
-from danseo.tasktypes.tables import (
+from danseo.tasktypes.rendering import (
     ANSWER_WRONG,
     GOLD_WRONG,
+    EarlierTurns,
+    RenderedExample,
     confusion_table,
     found_table,
     join_parts,
     percent,
+    plain_line,
     zip_counts,
 )
 

@@ -33,19 +33,19 @@ from danseo.tasktypes.base import (
     answers_of,
 )
 from danseo.tasktypes.combination import Combined, Combiner, Members, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array, Arrays
-from danseo.tasktypes.decoding.thresholds import Candidates, fit_no_answer_threshold
+from danseo.tasktypes.decoding import Array, Arrays, Candidates, fit_no_answer_threshold
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import Input, read_cell, read_guid, text_of
 from danseo.tasktypes.rendering import (
+    NOTHING,
     EarlierTurns,
     RenderedExample,
     RenderedLine,
     TextSpan,
     mark_text,
     plain_line,
+    show_confidence,
 )
-from danseo.tasktypes.tables import NOTHING, show_confidence
 
 QUESTION_TYPES = {1: _("paraphrase"), 2: _("several sentences"), 3: _("unanswerable"), None: _("not known")}
 _AROUND_ERROR = 60  # characters of a passage on either side of the answer, in a list of errors

@@ -30,7 +30,7 @@ from danseo.tasktypes.base import (
     golds_of,
 )
 from danseo.tasktypes.combination import Combined, Combiner, Members, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import read_cell
 from danseo.tasktypes.rendering import EarlierTurns, RenderedExample, plain_line

@@ -44,8 +44,7 @@ from danseo.tasktypes.base import (
     shuffle_sequences,
 )
 from danseo.tasktypes.combination import Combined, Combiner, Member, Members, count_votes, normalize_weights
-from danseo.tasktypes.decoding.arrays import Array, Arrays
-from danseo.tasktypes.decoding.viterbi import decode_texts
+from danseo.tasktypes.decoding import Array, Arrays, decode_texts
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import (
     Input,
@@ -56,10 +55,20 @@ from danseo.tasktypes.inputs import (
     read_optional_cell,
     text_input,
 )
-from danseo.tasktypes.rendering import EarlierTurns, RenderedExample, RenderedLine, TextSpan, mark_text
-from danseo.tasktypes.tables import ANSWER_WRONG, GOLD_WRONG, found_table, join_parts, zip_counts
+from danseo.tasktypes.rendering import (
+    ANSWER_WRONG,
+    GOLD_WRONG,
+    EarlierTurns,
+    RenderedExample,
+    RenderedLine,
+    TextSpan,
+    found_table,
+    join_parts,
+    mark_text,
+    zip_counts,
+)
+from danseo.text.morphology import ParticleFixer, split_particles
 from danseo.text.normalization import compose
-from danseo.text.particles import ParticleFixer, split_particles
 
 _SMALLEST = 6e-8  # the smallest number of half precision
 Span = tuple[int, int, str]

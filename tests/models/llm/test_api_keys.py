@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from danseo.cli import main
-from danseo.data.sample import write_sample
+from danseo.data.find import write_sample
 from danseo.errors import DanseoError
 from danseo.models.llm import server_backend as module
 from danseo.tasks import TASKS

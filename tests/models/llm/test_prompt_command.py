@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from danseo.cli import main
-from danseo.data.sample import write_sample
+from danseo.data.find import write_sample
 from danseo.runs.store import Run
 from danseo.tasks import TASKS
 from tests.models.llm.stub import make_completion, serving

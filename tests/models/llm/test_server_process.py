@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from danseo.data.sample import write_sample
+from danseo.data.find import write_sample
 from tests.models.llm.test_prompt_command import run
 
 STUB = Path(__file__).with_name("launched_stub.py")

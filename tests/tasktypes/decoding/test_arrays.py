@@ -7,7 +7,7 @@ import pytest
 
 from danseo.errors import PredictionError
 from danseo.tasks import TASKS
-from danseo.tasktypes.decoding.arrays import pack_npz, read_npz
+from danseo.tasktypes.decoding import pack_npz, read_npz
 
 LABELS = ("B-X", "I-X", "O")
 ROWS = {

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from danseo.tasktypes.decoding.trees import FLOOR, find_best_tree
+from danseo.tasktypes.decoding import FLOOR, find_best_tree
 
 
 def is_tree(heads) -> bool:

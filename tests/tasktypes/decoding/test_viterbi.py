@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from danseo.tasks.klue.ner import LABELS
-from danseo.tasktypes.decoding import viterbi
-from danseo.tasktypes.decoding.viterbi import compute_character_probabilities, decode_texts, find_owners
+from danseo.tasktypes import decoding
+from danseo.tasktypes.decoding import compute_character_probabilities, decode_texts, find_owners
 
 SMALL = ("B-LC", "I-LC", "O")
 FIVE = ("B-LC", "I-LC", "B-PS", "I-PS", "O")
@@ -110,9 +110,9 @@ def test_quick_states_equal_searched_ones(types, concentration):
     lengths = rng.integers(0, 15, size=400)
     rows = rng.dirichlet(np.full(1 + 2 * types, concentration), size=lengths.sum()).astype(np.float16)
     covered = rng.random(len(rows)) < 0.75
-    evidence = viterbi._compute_evidence(rows, covered)
-    found = viterbi._find_best_paths(evidence, lengths)
-    np.testing.assert_array_equal(found, viterbi._search_paths(evidence, lengths[lengths > 0]))
+    evidence = decoding._compute_evidence(rows, covered)
+    found = decoding._find_best_paths(evidence, lengths)
+    np.testing.assert_array_equal(found, decoding._search_paths(evidence, lengths[lengths > 0]))
 
 
 def test_thousands_of_sentences_decode_at_once():

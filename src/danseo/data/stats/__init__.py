@@ -1,21 +1,40 @@
 """Describe data: labels, lengths, duplicates, unusual characters, and what only one task type has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-from danseo.data.stats.characters import character_table
+from danseo.data.stats import dialogue_state, parsing, question_answering, relation, tagging
+from danseo.data.stats.classification import view_choices, view_label_sets, view_labels, view_numbers
 from danseo.data.stats.duplicates import duplicate_tables
-from danseo.data.stats.labels import label_panel, label_table, length_panel, length_table, source_tables
-from danseo.data.stats.view import View, percent
+from danseo.data.stats.labels import (
+    character_table,
+    label_panel,
+    label_table,
+    length_panel,
+    length_table,
+    source_tables,
+)
+from danseo.data.stats.view import View
 from danseo.display.plots.figures import FileFigure
 from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.records import Example
 from danseo.tasktypes.base import Splits, Task
+from danseo.tasktypes.rendering import percent
 
 __all__ = ["Description", "describe", "get_view"]
+_VIEWS: dict[str, Callable[[Task], View]] = {
+    "classification": view_labels,
+    "multilabel": view_label_sets,
+    "multiple_choice": view_choices,
+    "regression": view_numbers,
+    "tagging": tagging.make_view,
+    "relation": relation.make_view,
+    "parsing": parsing.make_view,
+    "question_answering": question_answering.make_view,
+    "dialogue_state": dialogue_state.make_view,
+}
 
 
 @dataclass(frozen=True)
@@ -35,9 +54,8 @@ class Description:
 
 
 def get_view(task: Task) -> View:
-    """Return the view of a task, which `make_view` in the module of its task type makes."""
-    view: View = import_module(f"{__name__}.{task.type.name}").make_view(task)
-    return view
+    """Return what there is to count in the examples of a task."""
+    return _VIEWS[task.type.name](task)
 
 
 def describe(task: Task, splits: Mapping[str, Sequence[Example]]) -> Description:

@@ -11,13 +11,13 @@ from danseo.data.stats.view import (
     count_characters,
     count_flags,
     distribution_table,
-    percent,
 )
 from danseo.display.plots.figures import Chart, split_curves
 from danseo.display.table import Table
 from danseo.records import DialogueExample
 from danseo.tasktypes.base import Splits, Task
 from danseo.tasktypes.dialogue_state import slot_of
+from danseo.tasktypes.rendering import percent
 
 _SPECIAL = ("dontcare", "yes", "no")  # values that are no words of the dialogue
 
@@ -150,8 +150,7 @@ def _seen_table(splits: Splits) -> Table | None:
     anywhere = count_flags((guid, get_value(entry) in values) for guid, entry in last)
     checks = {"slot with this value": exact, "value, any slot": anywhere}
     return checks_table(
-        f"Seen in {first} already",
-        [(name, "values of last turns", {second: count}) for name, count in checks.items()],
+        f"Seen in {first} already", [(name, "values of last turns", {second: count}) for name, count in checks.items()]
     )
 
 

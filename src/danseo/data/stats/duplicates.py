@@ -7,9 +7,10 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from danseo.data.stats.view import Key, Normalize, View, percent
+from danseo.data.stats.view import Key, Normalize, View
 from danseo.display.table import Table
 from danseo.tasktypes.base import Splits
+from danseo.tasktypes.rendering import percent
 
 _NOISE = re.compile(r"[\W_]+")
 _MAX_GUIDS = 5
@@ -117,7 +118,6 @@ def _find_across(view: View, before: Sequence[Any], after: Sequence[Any], normal
 
 
 def _group_repeated(examples: Sequence[Any], key: Callable[[Any], Hashable]) -> list[list[Any]]:
-    """Return the groups of examples that share a key."""
     groups: dict[Hashable, list[Any]] = defaultdict(list)
     for example in examples:
         groups[key(example)].append(example)

@@ -12,13 +12,13 @@ from danseo.data.stats.view import (
     count_characters,
     count_checks,
     count_flags,
-    percent,
 )
 from danseo.display.plots.figures import Chart, split_curves
 from danseo.display.table import Table
 from danseo.extras import is_installed
 from danseo.records import ParseExample
 from danseo.tasktypes.base import Splits, Task
+from danseo.tasktypes.rendering import percent
 from danseo.text.morphology import get_tagger
 
 _MAX_DISTANCE = 15

@@ -11,13 +11,13 @@ from danseo.data.stats.view import (
     count_characters,
     count_checks,
     distribution_table,
-    percent,
 )
 from danseo.display.plots.figures import Chart, split_curves
 from danseo.display.table import Table
 from danseo.records import QuestionExample
 from danseo.tasktypes.base import Splits, Task
 from danseo.tasktypes.question_answering import QUESTION_TYPES
+from danseo.tasktypes.rendering import percent
 
 _UNANSWERABLE = 3
 _QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")

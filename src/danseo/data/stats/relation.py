@@ -17,13 +17,13 @@ from danseo.data.stats.view import (
     count_flags,
     distribution_table,
     list_labels,
-    percent,
 )
 from danseo.display.plots.figures import Chart, Grid, make_percent_grid, split_curves
 from danseo.display.table import Table
 from danseo.records import Entity, RelationExample
 from danseo.tasks.klue.re import type_pair
 from danseo.tasktypes.base import Splits, Task
+from danseo.tasktypes.rendering import percent
 
 _SUBJECT_TYPES = {"per": "PER", "org": "ORG"}
 

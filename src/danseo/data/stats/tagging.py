@@ -14,13 +14,13 @@ from danseo.data.stats.view import (
     count_characters,
     count_checks,
     count_flags,
-    percent,
 )
 from danseo.display.plots.figures import Bars
 from danseo.display.table import Table
 from danseo.metrics.tagging import list_entities
 from danseo.records import TextExample
 from danseo.tasktypes.base import Splits, Task
+from danseo.tasktypes.rendering import percent
 
 
 def make_view(task: Task) -> View:

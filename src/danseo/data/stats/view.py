@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from danseo.display.plots.figures import FileFigure
 from danseo.display.table import Table
 from danseo.tasktypes.base import Splits, Task
+from danseo.tasktypes.rendering import percent
 
 Key = tuple[Hashable, ...]
 Normalize = Callable[[str], str]
@@ -104,11 +105,6 @@ def count_checks(tests: Mapping[str, Callable[[Any], object]], unit: str, splits
         (name, unit, {s: count_flags((e.guid, test(e)) for e in examples) for s, examples in splits.items()})
         for name, test in tests.items()
     ]
-
-
-def percent(count: float, total: float) -> float | None:
-    """Return the share from 0 to 100; None if the total is 0."""
-    return 100 * count / total if total else None
 
 
 def checks_table(title: str, checks: Checks, note: str = "") -> Table:

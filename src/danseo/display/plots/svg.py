@@ -216,7 +216,6 @@ def _draw_chart(figure: Chart) -> tuple[float, float, list[str]]:
 
 
 def _choose_classes(curve: Curve, number: int) -> str:
-    """Return the classes of a curve's colour and dashes."""
     color = (number if curve.color is None else curve.color) % _COLOURS
     dash = (number // _COLOURS if curve.dash is None else curve.dash) % 3
     return f"c{color} d{dash}"

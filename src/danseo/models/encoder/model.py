@@ -11,7 +11,6 @@ from danseo.config.base import update_config
 from danseo.config.run import RunConfig
 from danseo.data.augmentation import get_origin
 from danseo.data.dev_split import split_indices, take_split
-from danseo.data.example_weights import read_weights
 from danseo.errors import DanseoError, DataError, WorkFailed
 from danseo.files import to_finite
 from danseo.models.base import Answers, Events, LoadOptions, TrainResult, choose_select_positions
@@ -22,6 +21,7 @@ from danseo.models.encoder.tokenizer_report import TokenizerReport, make_tokeniz
 from danseo.records import Prediction
 from danseo.runs.schemas import is_number
 from danseo.runs.store import BEST, WEIGHTS, Run
+from danseo.runs.training_data import read_weights
 from danseo.scoring.score import measure
 from danseo.tasktypes.base import Task
 from danseo.training.distributed import Workers

@@ -35,10 +35,7 @@ def _find_label_key(row: Row) -> str:
 
 def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, Statistic]:
     golds, answers = golds_of(examples), answers_of(predictions)
-    return {
-        "nli/accuracy@official-1": accuracy(golds, answers),
-        "nli/macro_f1@plain-1": label_macro_f1(golds, answers),
-    }
+    return {"nli/accuracy@official-1": accuracy(golds, answers), "nli/macro_f1@plain-1": label_macro_f1(golds, answers)}
 
 
 MEANINGS = {

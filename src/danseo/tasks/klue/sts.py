@@ -41,10 +41,7 @@ def describe_outliers(predictions: Sequence[Prediction]) -> str:
 
 def measure(examples: Sequence[TextExample], predictions: Sequence[Prediction]) -> dict[str, Statistic]:
     golds, answers = golds_of(examples), answers_of(predictions)
-    return {
-        "sts/pearson@official-1": pearson(golds, answers),
-        "sts/f1@official-1": threshold_f1(golds, answers),
-    }
+    return {"sts/pearson@official-1": pearson(golds, answers), "sts/f1@official-1": threshold_f1(golds, answers)}
 
 
 TASK = Task(

@@ -16,7 +16,7 @@ from danseo.models.encoder.heads.losses import (  # noqa: E402
     select_hardest,
 )
 from danseo.models.encoder.model import Encoder  # noqa: E402
-from danseo.models.encoder.model_info import check_labels  # noqa: E402
+from danseo.models.encoder.model_info import check_encoder  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.training.adversarial import compute_divergence, compute_weight_shift, shift_weights  # noqa: E402
 from danseo.training.distributed import Workers  # noqa: E402
@@ -159,7 +159,7 @@ def test_smoothing_reaches_every_loss(encoder, sample):
 )
 def test_what_makes_no_sense_is_one_line(task, settings, words):
     with pytest.raises(DanseoError, match=words):
-        check_labels(quick_config(task, "x", **settings), TASKS[task])
+        check_encoder(quick_config(task, "x", **settings), TASKS[task])
 
 
 def test_a_masked_run_says_what_it_scores_without(encoder, sample, tmp_path):

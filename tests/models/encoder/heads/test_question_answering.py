@@ -14,7 +14,7 @@ from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.records import QuestionExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
-from danseo.tasktypes.decoding.thresholds import choose_threshold
+from danseo.tasktypes.decoding import choose_threshold
 from tests.tiny import kind_settings
 
 TASK = TASKS["mrc"]

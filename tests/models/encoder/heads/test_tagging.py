@@ -18,7 +18,7 @@ from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.models.new_encoder import EncoderSize, train_tokenizer
 from danseo.records import TextExample
 from danseo.tasks import TASKS
-from danseo.tasktypes.decoding.viterbi import decode_texts
+from danseo.tasktypes.decoding import decode_texts
 from danseo.text.normalization import NormalizedText
 from danseo.training.features import IGNORED
 from tests.conftest import REAL_DATA

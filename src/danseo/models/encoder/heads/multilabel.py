@@ -10,7 +10,7 @@ import numpy as np
 from danseo.models.base import Answers
 from danseo.models.encoder.heads.classification import ClassificationHead, encode_texts
 from danseo.records import Prediction
-from danseo.tasktypes.decoding.thresholds import fit_label_threshold
+from danseo.tasktypes.decoding import fit_label_threshold
 from danseo.training.features import Array, Features, Outputs
 
 if TYPE_CHECKING:

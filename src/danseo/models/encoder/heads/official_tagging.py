@@ -13,7 +13,7 @@ import numpy as np
 from danseo.errors import DanseoError
 from danseo.models.encoder.heads.base import TaskHead
 from danseo.models.encoder.tokenizer import TokenizedText
-from danseo.tasktypes.decoding.viterbi import Array
+from danseo.tasktypes.decoding import Array
 from danseo.text.normalization import NormalizedText
 from danseo.training.features import Features
 

@@ -12,7 +12,7 @@ from danseo.models.base import Answers
 from danseo.models.encoder.heads.base import TaskHead, log_softmax
 from danseo.records import ParseExample, Prediction
 from danseo.tasks.klue.dp import TAGS
-from danseo.tasktypes.decoding.trees import FLOOR, find_best_tree
+from danseo.tasktypes.decoding import FLOOR, find_best_tree
 from danseo.training.features import IGNORED, Features, Outputs, pad_rows, to_array
 
 if TYPE_CHECKING:

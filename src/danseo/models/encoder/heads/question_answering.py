@@ -15,7 +15,7 @@ from danseo.models.encoder.heads.base import TaskHead
 from danseo.models.encoder.heads.classification import collate_sides
 from danseo.models.encoder.tokenizer import EncoderTokenizer, TokenizedText
 from danseo.records import Prediction, QuestionExample
-from danseo.tasktypes.decoding.thresholds import Candidates, fit_no_answer_threshold
+from danseo.tasktypes.decoding import Candidates, fit_no_answer_threshold
 from danseo.training.features import Array, Features, Outputs, split_row
 
 if TYPE_CHECKING:

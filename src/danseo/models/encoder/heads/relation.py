@@ -30,8 +30,7 @@ from danseo.models.encoder.settings import EncoderSettings
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.records import RelationExample
 from danseo.scoring.score import measure
-from danseo.tasks.klue.re import TYPES, type_pair
-from danseo.tasks.klue.type_mask import TypeMask, learn_type_mask
+from danseo.tasks.klue.re import TYPES, TypeMask, learn_type_mask, type_pair
 from danseo.tasktypes.base import Task
 from danseo.training.features import Array, Features, Outputs
 

@@ -12,7 +12,7 @@ from danseo.models.encoder.heads.base import TaskHead, log_softmax
 from danseo.models.encoder.heads.official_tagging import decode_official_tags, encode_official
 from danseo.models.encoder.tokenizer import TokenizedText
 from danseo.records import Prediction
-from danseo.tasktypes.decoding.viterbi import (
+from danseo.tasktypes.decoding import (
     Array,
     compute_character_probabilities,
     decode_texts,

@@ -1,19 +1,65 @@
-"""Viterbi decoding: legal tags of characters from probabilities of tags, for taggers and ensembles; needs no torch.
+"""Answers from the numbers of a model: Viterbi, trees, thresholds; and the npz files that hold them. Needs no torch.
 
-A unit is decided at once: a token, or a character where the tokenizers of an ensemble differ.
+Viterbi decides a unit at once: a token, or a character where the tokenizers of an ensemble differ.
 A row of zeros means that no token covers the character, such as a space.
 """
 
-from collections.abc import Sequence
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from danseo.errors import PredictionError
+from danseo.files import MAX_BYTES, read_bytes
+from danseo.metrics.question_answering import best_overlap
 from danseo.text.normalization import normalize_text
 
 Array = npt.NDArray[Any]
+Arrays = dict[str, Array]
+
+
+def pack_npz(arrays: Mapping[str, Array]) -> bytes:
+    """Return the bytes of an npz file that holds the arrays."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def read_npz(path: Path) -> Arrays | None:
+    """Return the arrays of an npz file, or None if there is no file; nothing is unpickled."""
+    if not path.is_file():
+        return None
+    content = read_bytes(path)
+    try:
+        arrays = unpack_npz(content)
+    except ValueError as error:
+        raise PredictionError(f"{path}: {error}; run `danseo train --force` again") from None
+    if odd := [name for name, array in arrays.items() if array.dtype.kind == "f" and not (array < np.inf).all()]:
+        raise PredictionError(f"{path}: {odd[0]} holds NaN or infinite numbers; run `danseo train --force` again")
+    return arrays
+
+
+def unpack_npz(content: bytes) -> Arrays:
+    """Return the arrays in the bytes of an npz file; raise ValueError if they are corrupted or too large."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
+                raise ValueError(f"more than {MAX_BYTES / 2**30:.3g} GiB of numbers")
+        with np.load(io.BytesIO(content), allow_pickle=False) as loaded:
+            arrays = {name: loaded[name] for name in loaded.files}
+    except Exception as error:  # a corrupted zip or header makes the libraries raise almost anything
+        is_too_large = isinstance(error, ValueError) and "GiB" in str(error)
+        raise ValueError(str(error) if is_too_large else "not a readable npz file") from None  # numpy advises pickle
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("not a readable npz file")
+    return arrays
+
+
 _ROUNDING = 1e-6  # far above that of a sum of logarithms
 SMALLEST = 1e-30  # used for a probability of 0, so that every sentence has a legal path
 
@@ -235,3 +281,116 @@ def _trace_back(ends: Array, firsts: Array, lengths: Array, from_any: Array, fro
             elif begin_before[row][state - 1 - types]:
                 state -= types
     return np.array(states)
+
+
+FLOOR = -1e4  # the lowest log probability kept, so that half precision holds it
+
+
+def find_best_tree(arcs: Any) -> Any:
+    """Return the heads of the best tree with exactly one root; arcs are words x (root and words)."""
+    arcs, words = np.asarray(arcs, dtype=np.float64), len(arcs)  # the penalty of a root exceeds half precision
+    scores = np.full((words + 1, words + 1), -np.inf)
+    scores[1:] = arcs
+    np.fill_diagonal(scores, -np.inf)
+    heads = _find_best_heads(scores)
+    if (heads[1:] == 0).sum() > 1:  # again, with a penalty on roots: a second one costs more than any tree can gain
+        scores[1:, 0] -= (words + 1) * (arcs.max() - arcs.min() + 1.0)
+        heads = _find_best_heads(scores)
+    return heads[1:]
+
+
+def _find_best_heads(scores: Any) -> Any:
+    """Return the heads of the best tree below node 0, by Chu-Liu/Edmonds; scores are nodes x heads."""
+    heads = _greedy_heads(scores)
+    contractions = []
+    while len(cycle := _find_cycle(heads)):  # it becomes one node, the last
+        outside = np.ones(len(scores), dtype=bool)
+        outside[cycle] = False
+        others = np.flatnonzero(outside)
+        entering = scores[np.ix_(cycle, others)] - scores[cycle, heads[cycle]][:, None]  # each breaks the cycle there
+        leaving = scores[np.ix_(others, cycle)]
+        contractions.append((heads, others, cycle[entering.argmax(axis=0)], cycle[leaving.argmax(axis=1)]))
+        contracted = np.full((len(others) + 1, len(others) + 1), -np.inf)
+        contracted[:-1, :-1] = scores[np.ix_(others, others)]
+        contracted[-1, :-1] = entering.max(axis=0)
+        contracted[:-1, -1] = leaving.max(axis=1)
+        scores = contracted
+        heads = _greedy_heads(scores)
+    for inner, others, entered, left in reversed(contractions):
+        outer, head = heads[:-1], heads[-1]
+        inner[others] = np.where(outer == len(others), left, others[np.minimum(outer, len(others) - 1)])
+        inner[entered[head]] = others[head]
+        heads = inner
+    return heads
+
+
+def _greedy_heads(scores: Any) -> Any:
+    """Return the best head of every node, chosen without regard to the others; node 0 keeps itself."""
+    heads = scores.argmax(axis=1)
+    heads[0] = 0
+    return heads
+
+
+def _find_cycle(heads: Any) -> Any:
+    """Return the nodes of one cycle; none if node 0 is above all nodes."""
+    reached = heads
+    for _ in range(len(heads).bit_length()):
+        reached = reached[reached]  # after more steps than there are nodes: node 0, or a node of a cycle
+    cycle: list[Any] = []
+    node = reached.max()
+    while node and (not cycle or node != cycle[0]):
+        cycle.append(node)
+        node = heads[node]
+    return np.array(cycle, dtype=np.int64)
+
+
+Candidates = list[tuple[str, float]]
+"""The best answers to a question with their scores, and at the end "" with the score of no answer."""
+Overlap = Callable[[tuple[str, ...], str], float]
+_STEPS = np.arange(1, 20) / 20
+
+
+def fit_no_answer_threshold(
+    golds: Sequence[tuple[str, ...]], candidates: Sequence[Candidates], overlap: Overlap = best_overlap
+) -> float:
+    """Return by how much the score of "" may exceed that of the best text before the answer is ""."""
+    best = [texts[0] if len(texts) > 1 else ("", -np.inf) for texts in candidates]
+    margins = [texts[-1][1] - score for texts, (_, score) in zip(candidates, best, strict=True)]
+    answered = [overlap(gold, text) for gold, (text, _) in zip(golds, best, strict=True)]
+    return choose_threshold(np.array(margins), np.array(answered), np.array([overlap(gold, "") for gold in golds]))
+
+
+def choose_threshold(margins: Array, answered: Array, unanswered: Array) -> float:
+    """Return the threshold with the highest total score; of equal ones that nearest to 0.
+
+    An example scores as unanswered if its margin is above the threshold, else as answered.
+    """
+    order = np.argsort(margins, kind="stable")
+    order = order[np.isfinite(margins[order])]
+    levels = margins[order]
+    if not len(levels):
+        return 0.0
+    thresholds = np.concatenate([[levels[0] - 1], (levels[:-1] + levels[1:]) / 2, [levels[-1] + 1], [0.0]])
+    gains = np.concatenate([[0.0], np.cumsum(answered[order] - unanswered[order])])
+    totals = gains[np.searchsorted(levels, thresholds, side="right")].round(9)
+    best = thresholds[totals == totals.max()]
+    return float(best[np.abs(best).argmin()])
+
+
+def fit_label_threshold(probabilities: Array, golds: Array, average: str) -> float:
+    """Return the threshold of label probabilities, in steps of 0.05, with the best score; of equal ones nearest to 0.5.
+
+    The score is the F1 of all labels pooled; for average = macro its mean over labels, for subset the exact match.
+    """
+    return float(max(_STEPS, key=lambda step: (_score_labels(probabilities > step, golds, average), -abs(step - 0.5))))
+
+
+def _score_labels(chosen: Array, golds: Array, average: str) -> float:
+    """Return the score, rounded so that the order of sums decides nothing."""
+    if average == "subset":
+        return round(float((chosen == golds).all(axis=1).mean()), 9)
+    hits, both = (chosen & golds).sum(axis=0), chosen.sum(axis=0) + golds.sum(axis=0)
+    if average == "macro":
+        present = both > 0
+        return round(float((2 * hits[present] / both[present]).mean()), 9) if present.any() else 0.0
+    return round(float(2 * hits.sum() / max(1, both.sum())), 9)
