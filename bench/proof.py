@@ -21,7 +21,7 @@ from danseo.experiment import run_experiment
 from danseo.models.baselines import has_linear_model
 from danseo.models.new_encoder import EncoderSize, make_encoder
 from danseo.models.registry import configure_run, get_family
-from danseo.runs.predictions import get_headline
+from danseo.runs.scores import get_headline
 from danseo.tasks import TASKS, get_task
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ from danseo.display.table import Table, to_markdown
 from danseo.experiment import run_experiment
 from danseo.files import read_bytes
 from danseo.models.registry import configure_run
-from danseo.runs.predictions import get_headline
+from danseo.runs.scores import get_headline
 from danseo.tasks import get_task
 
 ROOT = Path(__file__).parents[1]

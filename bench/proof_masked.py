@@ -15,7 +15,7 @@ from typing import Any
 
 from danseo.config.base import read_settings, update_config
 from danseo.config.mlm import CorefConfig, PretrainConfig
-from danseo.config.run import find_configs_folder
+from danseo.config.recipes import find_configs_folder
 from danseo.display.table import to_markdown
 from danseo.mlm.coref import CorefJob, coref
 from danseo.mlm.pretraining import PretrainJob, pretrain

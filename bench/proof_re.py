@@ -28,7 +28,8 @@ from danseo.experiment import run_experiment
 from danseo.files import read_text, write_atomically
 from danseo.inference.evaluation import adjust_predictions
 from danseo.models.registry import configure_run
-from danseo.runs.predictions import MemberSet, get_headline, open_members
+from danseo.runs.predictions import MemberSet, open_members
+from danseo.runs.scores import get_headline
 from danseo.runs.store import Run
 from danseo.scoring.compare import Comparison, Difference, compare
 from danseo.scoring.score import measure

@@ -24,7 +24,7 @@ from danseo.models.encoder import model as encoder_model  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
 from danseo.models.encoder.network import make_padded_batch  # noqa: E402
 from danseo.models.registry import configure_run, load_model  # noqa: E402
-from danseo.runs.predictions import get_headline  # noqa: E402
+from danseo.runs.scores import get_headline  # noqa: E402
 from danseo.runs.store import Run  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.training.distributed import Workers  # noqa: E402

@@ -11,8 +11,9 @@ pytest.importorskip("transformers")
 
 from danseo.cli import main
 from danseo.errors import DanseoError, NetworkError
-from danseo.hub import MIN_BYTES, download, get_timeout, load_from_hub, run_with_timeout
+from danseo.hub import download, load_from_hub
 from danseo.models.encoder.network import load_encoder_config, loading_error
+from danseo.timeouts import MIN_BYTES, get_timeout, run_with_timeout
 
 from .hostile import PAGE, closed_port, deaf, serving
 from .loopback import set_endpoint
@@ -161,7 +162,7 @@ def test_progress_extends_the_timeout(monkeypatch):
 
 def test_computing_extends_the_timeout(monkeypatch):
     monkeypatch.setenv("DANSEO_TIMEOUT", "1")
-    monkeypatch.setattr("danseo.hub._BYTES_PER_SECOND_OF_WORK", 1 << 20)  # others may compute here as well
+    monkeypatch.setattr("danseo.timeouts._BYTES_PER_SECOND_OF_WORK", 1 << 20)  # others may compute here as well
 
     def compute():
         end = time.monotonic() + 2

@@ -14,10 +14,10 @@ from danseo.launcher import is_first_process
 from danseo.models.base import Family, TrainResult
 from danseo.models.registry import check_family, get_family
 from danseo.models.run_plan import RunPlan, plan_run
+from danseo.runs.events import OnScore, OnStart, RunEvents
 from danseo.runs.lock import lock_folder_on_first_process
-from danseo.runs.predictions import score_splits
-from danseo.runs.progress_file import OnScore, OnStart, RunEvents
 from danseo.runs.provenance import collect_environment
+from danseo.runs.scores import score_splits
 from danseo.runs.store import Run
 from danseo.runs.training_data import RunData, describe_missing_labels, load_run_data
 from danseo.training.processes import join_processes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from danseo.config.run import find_bundled_file, list_bundled_files, read_purpose
+from danseo.config.recipes import find_bundled_file, list_bundled_files, read_purpose
 from danseo.tasks import TASKS
 from tests.conftest import ROOT, Result
 

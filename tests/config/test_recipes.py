@@ -3,7 +3,8 @@ from types import SimpleNamespace
 import pytest
 
 from danseo.config.base import flatten_config, read_settings
-from danseo.config.run import RunConfig, find_configs_folder, find_recipe_file
+from danseo.config.recipes import find_configs_folder, find_recipe_file
+from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
 from danseo.models.registry import configure_run, encoder_facts
 from danseo.tasks import TASKS

@@ -14,8 +14,8 @@ from danseo.config.train import TrainSettings
 from danseo.data.dev_split import split_indices
 from danseo.files import content_sha256
 from danseo.records import Prediction
-from danseo.runs.predictions import score_splits
 from danseo.runs.provenance import collect_environment
+from danseo.runs.scores import score_splits
 from danseo.runs.store import Run
 from danseo.tasks import TASKS
 from danseo.tasktypes.base import Task

@@ -21,7 +21,7 @@ from danseo.records import Prediction, TextExample
 from danseo.scoring.score import measure
 from danseo.tasks import TASKS
 from danseo.tasktypes.tagging import count_errors
-from danseo.text import morphology
+from danseo.text import particles
 from tests.tiny import read_split
 
 NER = TASKS["ner"]
@@ -41,7 +41,7 @@ ANSWER = tag(TEXT, PS="김철수는", LC="서울에서", TI="3시까지 왔다")
 
 @pytest.fixture(autouse=True)
 def rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(morphology, "is_installed", lambda package: False)
+    monkeypatch.setattr(particles, "is_installed", lambda package: False)
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

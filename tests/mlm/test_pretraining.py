@@ -239,7 +239,7 @@ def test_checkpoint_is_continued_with_longer_sequences(tokenizers, text_file, tm
 def test_bundled_settings_are_valid_and_names_are_unique():
     from danseo.config.base import list_settings, read_settings, setting_help
     from danseo.config.mlm import CorefConfig
-    from danseo.config.run import find_configs_folder
+    from danseo.config.recipes import find_configs_folder
 
     for name, vocabulary in (("small", 16000), ("mini", 12000)):
         settings = read_settings(find_configs_folder() / "pretrain" / f"{name}.toml", PretrainConfig)

@@ -14,7 +14,7 @@ from danseo.records import Prediction, QuestionExample, TextExample
 from danseo.report.build import make_pages, write_report
 from danseo.report.collection import collect_runs
 from danseo.report.html import hash_for_policy
-from danseo.scoring.breakdown import bin_confidences
+from danseo.scoring.calibration import bin_confidences
 from danseo.tasks import TASKS
 from tests.showing import LABELS, OWN, RUNS, TEXT
 

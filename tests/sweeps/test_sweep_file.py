@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from danseo.config.base import flatten_config
-from danseo.config.run import find_configs_folder
+from danseo.config.recipes import find_configs_folder
 from danseo.errors import DanseoError
 from danseo.sweeps.sweep_file import Resources, read_sweep
 

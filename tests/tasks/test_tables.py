@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import danseo as python
 from danseo.cli import cli
-from danseo.files import detect_encoding, find_undecodable_line
+from danseo.encodings import detect_encoding, find_undecodable_line
 from danseo.tasks import get_task
 
 pytest.importorskip("sklearn")

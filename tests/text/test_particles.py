@@ -4,8 +4,8 @@ from unicodedata import normalize
 
 import pytest
 
-from danseo.text import morphology
-from danseo.text.morphology import ParticleFixer, split_particles
+from danseo.text import particles
+from danseo.text.particles import ParticleFixer, split_particles
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def fix(fixer: ParticleFixer, text: str, entity: str) -> str:
 
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch) -> ParticleFixer:
-    monkeypatch.setattr(morphology, "is_installed", lambda package: False)
+    monkeypatch.setattr(particles, "is_installed", lambda package: False)
     return ParticleFixer()
 
 

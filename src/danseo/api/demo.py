@@ -17,7 +17,7 @@ from danseo.models.baselines import has_linear_model
 from danseo.models.encoder.model_info import PACKAGES
 from danseo.models.registry import configure_run, get_family, load_model
 from danseo.report.build import write_report
-from danseo.runs.predictions import get_headline
+from danseo.runs.scores import get_headline
 from danseo.runs.store import Run
 from danseo.tables.run_summary import is_better
 from danseo.tasks import TASKS

@@ -183,7 +183,7 @@ _USES = {
 
 def make_config_table() -> Table:
     """Return a table of the bundled settings files and prompts."""
-    from danseo.config.run import find_configs_folder, list_bundled_files, read_purpose
+    from danseo.config.recipes import find_configs_folder, list_bundled_files, read_purpose
 
     rows: list[tuple[object, ...]] = []
     for name, path in list_bundled_files().items():

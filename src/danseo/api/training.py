@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from danseo.config.base import TRUST, AnyConfig, resolve_overrides, update_config
-from danseo.config.run import RunConfig, find_settings_file
+from danseo.config.recipes import find_settings_file
+from danseo.config.run import RunConfig
 from danseo.errors import DanseoError
 from danseo.language import _
 from danseo.models.llm.family import LOCAL, SERVER, URL_VARIABLE, with_template, with_tuning_prompt

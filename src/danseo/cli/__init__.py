@@ -25,15 +25,18 @@ from danseo.cli.info import (
     settings_command,
     tasks_command,
 )
+from danseo.cli.mine import mine_command
 from danseo.cli.options import TranslatedGroup, show_help
 from danseo.cli.pretrain import coref_command, pretrain_command
 from danseo.cli.probe import probe_command
 from danseo.cli.prompt import prompt_command
+from danseo.cli.published import published_command, reproduce_command
 from danseo.cli.report import board_command, leaderboard_command, report_command
-from danseo.cli.score import compare_command, published_command, reproduce_command, score_command
+from danseo.cli.score import compare_command, score_command
 from danseo.cli.serve import serve_command
+from danseo.cli.sweep import sweep_command
 from danseo.cli.train import eval_command, predict_command, runs_command, train_command
-from danseo.cli.tune import mine_command, sweep_command, tune_command
+from danseo.cli.tune import tune_command
 from danseo.display.escaping import say
 from danseo.errors import DanseoError, WorkFailed, get_message
 from danseo.extras import describe_missing, find_missing_package

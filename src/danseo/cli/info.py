@@ -57,7 +57,7 @@ def settings_command(
     """
     from danseo.api.listings import make_resolved_table, make_settings_table
     from danseo.api.training import configure_training
-    from danseo.config.run import find_recipe_file
+    from danseo.config.recipes import find_recipe_file
     from danseo.models.registry import encoder_facts
     from danseo.tasks import get_task
 
@@ -79,7 +79,7 @@ def settings_command(
 def configs_command(name: str | None, out: Path | None, as_json: bool) -> None:
     """List, print or copy the bundled settings files and prompts."""
     from danseo.api.listings import make_config_table
-    from danseo.config.run import copy_bundled_files, find_bundled_file
+    from danseo.config.recipes import copy_bundled_files, find_bundled_file
 
     if out:
         copied = [str(path) for path in copy_bundled_files(name, out)]

@@ -8,14 +8,11 @@ import click
 
 from danseo.cli import options
 from danseo.cli.options import (
-    NOT_NEGATIVE,
     PATH,
     POSITIVE,
     FullHelpGroup,
     MultiValueCommand,
-    UniqueOption,
     print_notes_unless,
-    show_result,
     show_tables,
 )
 from danseo.cli.pretrain import coref_command, pretrain_command, require_checkpoint, require_text
@@ -24,10 +21,9 @@ from danseo.display.escaping import say
 from danseo.display.progress import Waiting
 from danseo.errors import DanseoError, PartlyDone
 from danseo.extras import require
-from danseo.language import _
 
 if TYPE_CHECKING:
-    from danseo.tasktypes.base import Task
+    pass
 
 _SEARCH_OPTIONS = (
     click.Option(
@@ -216,112 +212,3 @@ def _run_search(target: Any, search: dict[str, Any], as_json: bool) -> None:
         raise PartlyDone(
             f"{len(failed)} of {len(document['trials'])} trials failed, the last one: {failed[-1]['error']}"
         )
-
-
-@click.command("sweep")
-@click.argument("file", type=PATH)
-@options.data
-@options.runs
-@options.assignments
-@options.devices
-@options.slots
-@click.option(
-    "--executor", type=click.Choice(["local", "ray"]), default="local", help="Run on this machine, or on a Ray cluster."
-)
-@click.option("--ray-address", metavar="ADDRESS", help="host:port or auto. [default: a local cluster]")
-@click.option("--retries", default=0, type=NOT_NEGATIVE, help="How many times a failed run is tried again.")
-@options.trust_remote_code
-@options.timeout
-@click.option("--force", is_flag=True, help="Run finished runs again.")
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Only show what varies, what is finished and how long the rest takes; needs no network.",
-)
-@options.as_json
-def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool, **arguments: Any) -> None:
-    """Run many settings: a grid, a list or a search.
-
-    Uses all devices in parallel. The same command resumes.
-    """
-    from danseo.config.run import find_settings_file
-    from danseo.data.find import data_root
-    from danseo.errors import PartlyDone
-    from danseo.sweeps.preparation import SweepOptions
-    from danseo.sweeps.sweep import forecast, run_sweep
-
-    path = find_settings_file(file, "sweeps")
-    sweep_options = SweepOptions(data_root(data_dir), quiet=as_json, **arguments)
-    if dry_run:
-        return show_result(forecast(path, sweep_options), as_json)
-    result = run_sweep(path, sweep_options)
-    show_result(result, as_json)
-    if result.failed_runs:
-        raise PartlyDone(
-            _("{n} of {all} runs failed; the same command tries them again").format(
-                n=len(result.failed_runs), all=len(result.records)
-            )
-        )
-    if result.ensemble_errors:
-        count = len(result.ensemble_errors)
-        raise PartlyDone(f"{count} ensemble{'s' if count > 1 else ''} failed: {result.ensemble_errors[0]}")
-
-
-_RATIO = click.FloatRange(0, 1)
-
-
-@click.command("mine")
-@options.task
-@click.option(
-    "-m", "--model", cls=UniqueOption, required=True, help="Model as in `danseo train`; it must output probabilities."
-)
-@click.option("--folds", default=5, type=click.IntRange(min=2), help="Number of folds of the training examples.")
-@options.data
-@options.runs
-@click.option("--out", type=PATH, help="Output folder. [default: mined/TASK--MODEL]")
-@click.option(
-    "--threshold",
-    default=0.55,
-    type=_RATIO,
-    help="An example is hard if its own label has a lower probability than this.",
-)
-@click.option("--boost", default=2.0, help="Weight of an example at the threshold; lower probabilities get more.")
-@click.option("--cap", default=4.0, help="Maximum weight.")
-@click.option(
-    "--min-confidence",
-    default=0.95,
-    type=_RATIO,
-    help="List an example for review if another label has a higher probability than this.",
-)
-@options.assignments
-@options.devices
-@options.slots
-@options.trust_remote_code
-@options.timeout
-@options.as_json
-def mine_command(
-    task: "Task",
-    model: str,
-    folds: int,
-    data_dir: str | None,
-    out: Path | None,
-    threshold: float,
-    boost: float,
-    cap: float,
-    min_confidence: float,
-    as_json: bool,
-    **arguments: Any,
-) -> None:
-    """Find hard examples and likely label errors, by folds.
-
-    Train on all folds but one and predict that one. Writes weights for hard examples, and labels that are likely wrong.
-    """
-    from danseo.data.find import data_root
-    from danseo.report.error_examples import write_review_page
-    from danseo.sweeps.mining import MiningRule, mine
-    from danseo.sweeps.preparation import SweepOptions
-
-    sweep_options = SweepOptions(data_root(data_dir), quiet=as_json, **arguments)
-    result = mine(task, model, folds, sweep_options, out, MiningRule(threshold, boost, cap, min_confidence))
-    write_review_page(result, model, folds)
-    show_result(result, as_json)

@@ -15,7 +15,8 @@ from danseo.files import cache_root as cache_root
 from danseo.files import content_sha256, home_folder, read_bytes, write_atomically
 from danseo.language import _
 from danseo.rows import is_parquet, read_object, read_rows
-from danseo.tasks.custom import find_data_file, select_split
+from danseo.tasks.custom import select_split
+from danseo.tasks.custom.task_file import find_data_file
 from danseo.tasktypes.base import Task
 
 OFFICIAL_SHA256 = {  # of the unpacked content, for files whose official bytes are known

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from io import BufferedReader
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from danseo.encodings import can_decode, has_utf16_mark, is_known_encoding
 from danseo.errors import DataError
 from danseo.extras import is_installed
-from danseo.files import GZIP_MAGIC, can_decode, has_utf16_mark, is_known_encoding, parse_json
+from danseo.files import GZIP_MAGIC, parse_json
 from danseo.language import _
 from danseo.rows import Row, as_row
 from danseo.tasktypes.base import Task

@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from danseo.encodings import detect_encoding
 from danseo.errors import DanseoError, DataError
-from danseo.files import detect_encoding, make_encoding_error, open_unpacked, read_bytes
+from danseo.files import make_encoding_error, open_unpacked, read_bytes
 from danseo.language import _
 from danseo.tasks.custom.annotations import count_clean_readings, doccano_offsets, is_binary, is_brat, recognise_format
 from danseo.tasks.custom.tables import (

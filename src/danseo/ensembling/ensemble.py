@@ -20,8 +20,9 @@ from danseo.errors import DanseoError
 from danseo.files import to_finite
 from danseo.records import Prediction
 from danseo.runs.lock import lock_folder
-from danseo.runs.predictions import MemberPredictions, MemberSet, open_members, score_splits
+from danseo.runs.predictions import MemberPredictions, MemberSet, open_members
 from danseo.runs.provenance import collect_environment
+from danseo.runs.scores import score_splits
 from danseo.runs.store import Run
 from danseo.scoring.compare import compare
 from danseo.scoring.score import compute_headline

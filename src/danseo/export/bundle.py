@@ -24,7 +24,8 @@ from danseo.export.base import ExportFormat, ExportRequest
 from danseo.files import parse_json, quote, read_bytes, write_atomically
 from danseo.records import Prediction
 from danseo.runs.index import Record, read_record
-from danseo.runs.predictions import get_dev_hash, get_headline, score_splits
+from danseo.runs.predictions import get_dev_hash
+from danseo.runs.scores import get_headline, score_splits
 from danseo.runs.store import OWN_TASK, Run
 from danseo.tasks import TASKS
 from danseo.tasktypes.base import Task

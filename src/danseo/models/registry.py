@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from danseo.config.run import BASELINES, RunConfig, apply_recipe
+from danseo.config.recipes import apply_recipe
+from danseo.config.run import BASELINES, RunConfig
 from danseo.data.augmentation import parse_augmentations
 from danseo.errors import DanseoError
 from danseo.extras import require

@@ -25,7 +25,8 @@ from danseo.report.html import (
 from danseo.report.task_page import draw_learning_curves
 from danseo.runs.index import Record
 from danseo.runs.provenance import describe_split
-from danseo.scoring.breakdown import Calibration, by_length, calibration, details
+from danseo.scoring.breakdown import by_length, details
+from danseo.scoring.calibration import Calibration, calibration
 from danseo.tables.run_summary import list_warnings, make_run_tables
 from danseo.tables.runs import format_score
 from danseo.tables.variants import get_traits

@@ -15,8 +15,8 @@ from danseo.report.comparison import TaskComparison
 from danseo.report.error_examples import find_disagreements
 from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.runs.index import Record
-from danseo.runs.predictions import read_extra_tables
 from danseo.runs.provenance import answered_whole_dev, describe_split, get_dev_set, is_fold, is_of_sample
+from danseo.runs.scores import read_extra_tables
 from danseo.tables.published import find_comparable_scores, make_published_table, read_published
 from danseo.tables.runs import make_group_table
 from danseo.tables.seeds import make_sweep_table

@@ -15,7 +15,7 @@ from danseo.experiment import run_experiment
 from danseo.mlm.probing.items import ProbeItem, hash_items
 from danseo.models.registry import get_family
 from danseo.models.run_plan import compute_identity
-from danseo.runs.predictions import get_headline
+from danseo.runs.scores import get_headline
 from danseo.runs.store import Run, find_run_path
 from danseo.sweeps.optuna_study import load_optuna
 from danseo.tasks import get_task

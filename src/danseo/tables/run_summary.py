@@ -6,7 +6,7 @@ from typing import Any
 from danseo.display.table import Table, format_interval
 from danseo.errors import DanseoError
 from danseo.language import _, join
-from danseo.runs.predictions import read_extra_tables
+from danseo.runs.scores import read_extra_tables
 from danseo.runs.store import OWN_TASK, Run, get_task_name
 
 _NAMES = {"report": _("report split of dev"), "dev": _("whole dev set")}

@@ -67,8 +67,8 @@ from danseo.tasktypes.rendering import (
     mark_text,
     zip_counts,
 )
-from danseo.text.morphology import ParticleFixer, split_particles
 from danseo.text.normalization import compose
+from danseo.text.particles import ParticleFixer, split_particles
 
 _SMALLEST = 6e-8  # the smallest number of half precision
 Span = tuple[int, int, str]

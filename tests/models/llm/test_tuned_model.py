@@ -11,7 +11,7 @@ from danseo.config.run import RunConfig
 from danseo.experiment import run_experiment
 from danseo.models.llm.tuned_model import ReplyNetwork, ReplyObjective, TunedModel, encode_replies
 from danseo.models.registry import load_model
-from danseo.runs.progress_file import RunEvents
+from danseo.runs.events import RunEvents
 from danseo.runs.store import Run
 from danseo.tasks import TASKS
 from danseo.training.features import IGNORED

@@ -18,7 +18,7 @@ from danseo.data.find import data_root, load, require_file
 from danseo.display.table import Table
 from danseo.errors import DanseoError, DataError, NetworkError
 from danseo.files import check_writable, parse_json, read_text, write_atomically
-from danseo.hub import count_cached_bytes, find_offline_switch, get_endpoint, request_headers, run_with_timeout
+from danseo.hub import count_cached_bytes, find_offline_switch, get_endpoint, request_headers
 from danseo.mlm.overlap import OverlapCounter
 from danseo.mlm.probing.items import PROBE_KINDS, SPLITS, ProbeItem, Span, hash_items, write_items
 from danseo.mlm.probing.repeated_nouns import (
@@ -34,6 +34,7 @@ from danseo.rows import Row, as_row, read_rows
 from danseo.tasks import get_task
 from danseo.text.documents import Document, name_sources, read_documents
 from danseo.text.morphology import NOUNS, Analyser
+from danseo.timeouts import run_with_timeout
 
 REPOSITORY = "thunder-research-group/SNU_Ko-LAMBADA"
 _BLANK = re.compile(r"(?<!_)_(?!_)")  # where Ko-LAMBADA leaves the answer out
