@@ -24,15 +24,10 @@ from danseo.experiment import run_experiment  # noqa: E402
 from danseo.inference.predict import LoadedModel  # noqa: E402
 from danseo.models.base import Answers  # noqa: E402
 from danseo.records import Prediction  # noqa: E402
-from danseo.serve import server as danseo_http  # noqa: E402
+from danseo.serve import http as danseo_http  # noqa: E402
 from danseo.serve.app import Limits, make_app  # noqa: E402
-from danseo.serve.server import (  # noqa: E402
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    MAX_PIPELINED,
-    make_server,
-    serve_in_thread,
-)
+from danseo.serve.http import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, make_server  # noqa: E402
+from danseo.serve.server import serve_in_thread  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from tests.asgi_server import LoopbackServer  # noqa: E402
 

@@ -161,7 +161,7 @@ def _run_board(
     root: Path, data_dir: str | None, host: str, port: int, token: str | None, model_address: str | None = None
 ) -> None:
     """Serve the board alone; beyond loopback require a token, and create one if none is given."""
-    from danseo.serve.server import make_server
+    from danseo.serve.http import make_server
 
     if not is_loopback(host):
         token = token or secrets.token_urlsafe(24)

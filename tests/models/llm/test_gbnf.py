@@ -98,7 +98,7 @@ def test_refused_grammar_falls_back_to_the_schema(small, tmp_path, capsys):  # n
 
 
 def test_eta_counts_the_allowed_calls(small, tmp_path, capsys, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("danseo.models.llm.progress._SHOWN_EVERY", 0.3)
+    monkeypatch.setattr("danseo.models.llm.backend._SHOWN_EVERY", 0.3)
 
     def slow(body: dict, before: int) -> dict:
         slowly(0.25)
