@@ -1,7 +1,7 @@
 """The runs of a sweep: their directories, their sizes, and which are done."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from danseo.tasks import TASKS, get_task
 
 _BASE_PARAMETERS = 12 * 12 * 768**2
 _TRAINING_COST = 3  # a forward pass, and a backward pass that costs twice as much
+
+OnRun = Callable[[Run, str], None]
+"""Called with a run and its state, again and again while it runs."""
 
 
 @dataclass(frozen=True)

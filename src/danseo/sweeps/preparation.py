@@ -12,7 +12,7 @@ from danseo.errors import DanseoError
 from danseo.files import quote
 from danseo.models.registry import encoder_facts, get_family
 from danseo.sweeps.local_executor import find_devices, limit_by_memory, read_machine_memory
-from danseo.sweeps.plan import Planner, Point, read_records, read_state
+from danseo.sweeps.plan import OnRun, Planner, Point, read_records, read_state
 from danseo.sweeps.ray_executor import check_address
 from danseo.sweeps.runtime_estimate import RuntimeEstimator, read_measured_seconds
 from danseo.sweeps.search_space import Choice
@@ -35,6 +35,7 @@ class SweepOptions:
     trust_remote_code: bool = False
     settings: tuple[str, ...] = ()
     """The values of --set; they override the file, except for settings that the file varies."""
+    on_run: OnRun | None = None
 
 
 @dataclass(frozen=True)
