@@ -127,7 +127,8 @@ def write_summary(
     ours = {make_comparison_key(row) for row in rows}
     ours |= {(*key[:2], None, None) for key in ours}  # failures have no precision and attention
     settings = {row["checkpoint"]: _get_settings(row) for row in rows if row["status"] == "ok"}
-    same, others = [], []
+    same: list[Record] = []
+    others: list[Record] = []
     for row in old:
         replaced = row.get("status") != "ok" or settings.get(row["checkpoint"]) in (None, _get_settings(row))
         (same if replaced and make_comparison_key(row) in ours else others).append(row)
