@@ -130,7 +130,7 @@ def write_summary(
     same: list[Record] = []
     others: list[Record] = []
     for row in old:
-        replaced = row.get("status") != "ok" or settings.get(row["checkpoint"]) in (None, _get_settings(row))
+        replaced = row.get("status") != "ok" or settings.get(row.get("checkpoint")) in (None, _get_settings(row))
         (same if replaced and make_comparison_key(row) in ours else others).append(row)
     results = sorted(merge_rows(same, rows), key=lambda row: (row.get("step") is None, row.get("step") or 0))
     good = [row for row in results if row["status"] == "ok"]
