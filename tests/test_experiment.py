@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.encoder import model as encoder_model  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
 from danseo.models.encoder.network import make_padded_batch  # noqa: E402
-from danseo.models.registry import configure_run, load_model  # noqa: E402
+from danseo.models.registry import configure_run, get_family, load_model  # noqa: E402
 from danseo.runs.scores import get_headline  # noqa: E402
 from danseo.runs.store import Run  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
@@ -511,3 +512,19 @@ def test_a_setting_that_names_no_metric(small, encoder, tmp_path):
     config = quick_config("ynat", encoder("bert"), max_train_samples=16, metric_for_best_model="ynat/f2")
     with pytest.raises(DanseoError, match=r"train\.metric_for_best_model = ynat/f2: ynat has ynat/macro_f1"):
         run_experiment(config, small, tmp_path, quiet=True)
+
+
+def test_checking_a_model_is_never_silent_for_long(small, tmp_path, monkeypatch, capsys):
+    """The Hub may answer slowly."""
+    monkeypatch.setattr("danseo.display.progress.MOST_SILENT", 0.1)
+    lines: list[str] = []
+
+    def check_slowly(model: str) -> None:
+        end = time.monotonic() + 20
+        while not any(line.startswith("checking") for line in lines) and time.monotonic() < end:
+            time.sleep(0.05)
+            lines.extend(capsys.readouterr().err.splitlines())
+
+    family = replace(get_family("majority"), check_available=check_slowly)
+    run_experiment(configure_run("ynat", "majority", "default", {}), small, tmp_path, family=family)
+    assert any(line.startswith("checking majority: ") for line in lines)

@@ -39,7 +39,8 @@ def run_experiment(
     run = plan.run
     if not force and broadcast_flag(run.is_finished and not run.find_partial_files(), device):
         return run
-    check_family(config, plan.task, plan.family)  # before anything is removed or read
+    with Waiting(f"checking {config.model}", quiet=is_quiet):
+        check_family(config, plan.task, plan.family)  # before anything is removed or read
     with lock_folder_on_first_process(run.path, wait=wait, on_note=(lambda line: None) if quiet else say):
         if is_first_process():
             run.remove_partial_files()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from danseo.cli import cli
 from danseo.errors import DanseoError
 from danseo.export import live_tracker
-from danseo.export.live_tracker import LiveTracker
+from danseo.export.live_tracker import LiveTracker, SweepTracker
 from danseo.export.registry import FORMATS
 from danseo.extras import is_installed
 from danseo.runs.store import Run
@@ -145,6 +145,31 @@ def test_the_command_trains_whatever_the_tracker_does(sample: Path, stub, monkey
         assert result.exit_code == 0, result.output
         assert result.stderr.count("WARNING: wandb failed") == (does == "fail")
         assert [kind for kind, _ in stub()].count("finish") == (does == "work"), times
+
+
+@pytest.mark.parametrize("does", ["work", "fail"])
+def test_a_sweep_sends_each_of_its_runs_once(sample: Path, stub, monkeypatch, does):
+    monkeypatch.setenv("STUB_DOES", does)
+    Path("two.toml").write_text('task = "ynat"\nmodel = "majority"\n[grid]\nseed = [1, 2]\n')
+    command = ["sweep", "two.toml", "--data", str(sample), "--track", "wandb", "--slots", "1"]
+    for times in (1, 2):  # the second time nothing is left to run
+        result = CliRunner().invoke(cli, command)
+        assert result.exit_code == 0, result.output
+        assert result.stderr.count("WARNING: wandb failed") == (does == "fail" and times == 1)
+        sent = [content[0] for kind, content in stub() if kind == "start"]
+        assert len(set(sent)) == len(sent) == (2 if does == "work" else 0)
+        assert [kind for kind, _ in stub()].count("finish") == len(sent)
+
+
+def test_a_run_of_a_sweep_is_followed_while_it_runs(run: Path, unfinished: Run, stub):
+    with SweepTracker("wandb", unfinished.path.parent, quiet=True) as tracker:
+        tracker.update(unfinished, "running")
+        unfinished.log({"step": 1, "loss": 0.5})
+        wait_for(lambda: ["curve", [1, {"train/loss": 0.5}]] in stub())
+        process = tracker.trackers[unfinished].process
+        tracker.update(unfinished, "failed")
+    assert process.poll() is not None
+    assert "finish" not in [kind for kind, _ in stub()]
 
 
 def test_a_tracker_among_the_runs_is_refused(sample: Path, stub):

@@ -15,7 +15,7 @@ from danseo.report.comparison import TaskComparison, compare_task
 from danseo.report.html import split_table
 from danseo.report.overview import make_overview_page
 from danseo.report.sweeps_page import count_sweep_states
-from danseo.report.task_page import make_task_page
+from danseo.report.task_page import find_best_runs, make_task_page
 from danseo.runs.lock import RunLocks
 from danseo.tables.klue import choose_best_variant
 from danseo.tasks import TASKS
@@ -130,6 +130,27 @@ def test_a_fold_is_no_variant_beside_complete_runs(folder, sample):
     assert choose_best_variant([fold]) == [fold]
 
 
+def test_folds_and_parts_of_dev_are_never_the_best(folder, sample):
+    records = collect_runs([folder], str(sample)).records[:3]
+    complete = min(records, key=lambda record: record.rank_value())
+    fold, part = (
+        replace(r, settings={**r.settings, **more})
+        for r, more in zip(
+            [record for record in records if record is not complete],
+            ({"n_folds": 5}, {"prompt.max_eval_samples": 9}),
+            strict=True,
+        )
+    )
+    assert find_best_runs([fold, part, complete]) == [complete]
+    assert find_best_runs([part]) == [part]
+
+
+def test_a_run_on_all_of_dev_is_not_compared_with_one_on_the_report_split(folder, sample):
+    record = collect_runs([folder], str(sample)).records[0]
+    whole = replace(record, scores={**record.scores, "reported_on": "dev", "selected_on": "dev"})
+    assert len(find_best_runs([record, whole])) == 2
+
+
 def test_a_folder_without_runs_has_a_report_of_its_other_files(folder, tmp_path):
     shutil.copytree(folder / "masked", tmp_path / "masked")
     (tmp_path / "masked" / "result.json").write_text('{"steps": 20}')
@@ -178,7 +199,7 @@ def test_scores_on_the_sample_are_not_drawn_beside_published_ones(runs, sample):
 def test_the_overview_names_the_best_runs_and_those_below_the_baseline(runs, sample, monkeypatch):
     monkeypatch.setattr("danseo.report.overview.is_of_sample", lambda record: False)
     page = make_overview_page(collect_runs([runs], str(sample)), {})
-    assert f"Best so far: {EVIL} in TC." in page.lead
+    assert f"Best so far: {EVIL} (sample) in TC." in page.lead
     assert "majority" not in page.lead
     assert "no run is significantly better than the most frequent answer" in page.lead
     figure = sections(page)["Best per task"][0]

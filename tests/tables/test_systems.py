@@ -39,6 +39,9 @@ def test_counts_of_an_own_tagging_task(tmp_path, capsys):
     with serving(answer) as (url, _):
         code, _, err = run(capsys, "prompt", task, "-m", "server:stub", "--url", url, "--runs", tmp_path / "runs")
         assert code == 0, err
+        part = ("prompt", task, "-m", "server:stub", "--url", url, "--limit", 2, "--runs", tmp_path / "runs")
+        code, _, err = run(capsys, *part)
+        assert code == 0, err
     command = ("runs", tmp_path / "runs", "--table", "ner-systems", "--task", task)
     (row,) = json.loads(run(capsys, *command, "--json")[1])
     expected = CASE["expected"]
@@ -54,5 +57,6 @@ def test_counts_of_an_own_tagging_task(tmp_path, capsys):
     assert code == 0, err
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines()]
     levels = {cells[2]: cells[3:] for cells in lines if cells[2:3] and cells[2] in ("sentence", "entity", "token")}
+    assert "2 dev examples" in out, "a run on a part of dev is left out and named"
     assert levels["sentence"] == ["3", "1", "–", "–", "33.33", "–", "–"]
     assert levels["entity"] == ["3", "1", "1", "2", "50.00", "33.33", "40.00"]

@@ -17,6 +17,7 @@ from danseo.tables.klue import make_klue_tables
 from danseo.tables.run_summary import make_run_tables
 from danseo.tables.runs import make_group_table, make_run_table
 from danseo.tables.seeds import make_seed_tables, make_sweep_table
+from danseo.tables.variants import label_variants
 
 from .test_tables import finished, ner, rows_of
 
@@ -285,3 +286,31 @@ def test_best_marks_stay_within_one_dev_set(tmp_path):
     assert marked == ["high"]
     (high, *_) = (row for row in rows_of(make_run_table(find_runs(tmp_path))) if row["model"] == "fold")
     assert high["scored on"] == "report split, fold 2 of 5, limit 500"
+
+
+def test_runs_on_a_part_of_the_data_are_named_after_it(tmp_path):
+    """Names and tables say sample, fold and limit in words, and never show a hash of the data."""
+    kinds: dict[str, dict[str, Any]] = {
+        "whole": {},
+        "fold": {"n_folds": 5, "fold": 2},
+        "few": {"max_train_samples": 500},
+        "part": {"prompt.max_eval_samples": 40},
+        "made": {},
+    }
+    devs = {"part": "dd", "made": "cc"}
+    for name, settings in kinds.items():
+        run = finished(tmp_path, name, "ner", ner(80, 90), **settings)
+        noted(run, data={**DATA, "klue-ner-v1.1_dev.tsv": devs.get(name, "bb")})
+        answered(run, "klue-ner-sample_dev_0" if name == "made" else "klue-ner-v1_dev_00000")
+    records = find_runs(tmp_path)
+    labels = dict(zip((record.run.path.name for record in records), label_variants(records, brief=True), strict=True))
+    assert labels == {
+        "whole": "roberta-base",
+        "fold": "roberta-base (fold 2 of 5)",
+        "few": "roberta-base (limit 500)",
+        "part": "roberta-base (40 dev examples)",
+        "made": "roberta-base (sample)",
+    }
+    assert "report split" in {row["scored on"] for row in rows_of(make_klue_tables(records)[0])}, "only one dev set"
+    (made,) = (row for row in rows_of(make_run_table(records)) if "sample" in row["scored on"])
+    assert made["data"] == "sample"

@@ -53,15 +53,22 @@ main(sys.argv[1:])
 """
 
 
-def launch(folder: Path, processes: int, command: list, stop: int = 0) -> tuple[int, str]:
+TORCHRUN = ["torch.distributed.run", "--nproc-per-node", "--master-addr=127.0.0.1", "--master-port"]
+ACCELERATE = ["accelerate.commands.launch", "--num_processes", "--multi_gpu", "--main_process_port"]
+
+
+def launch(
+    folder: Path, processes: int, command: list, stop: int = 0, launcher: list[str] = TORCHRUN
+) -> tuple[int, str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     script = folder / "script.py"
     script.write_text(SCRIPT, "utf-8")
-    launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--master-addr=127.0.0.1"]
+    module, count, more, port_option = launcher
+    line = ["-m", module, f"{count}={processes}", more, f"{port_option}={port}"]
     ended = subprocess.run(
-        [sys.executable, *launcher, f"--master-port={port}", str(script), *map(str, command)],
+        [sys.executable, *line, str(script), *map(str, command)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -111,6 +118,17 @@ def test_two_processes_learn_as_one_and_resume_in_any_number(sample, bert, tmp_p
     assert not ended.value.code
     assert_same_run(made, one.path)
     assert len(Run(made).read_log()) == 3
+
+
+def test_accelerate_divides_the_weights_as_torchrun_does(sample, bert, tmp_path):
+    settings = {**QUICK, "max_train_samples": 24, "precision": "fp32", "train.sharding": "full"}
+    command = ["train", "ynat", "-m", bert, "--data", sample, "--runs", tmp_path / "runs", "--device", "cpu"]
+    code, words = launch(tmp_path, 2, [*command, *list_arguments(settings)], launcher=ACCELERATE)
+    assert code == 0, words
+    shares = [float(line.split()[1]) for line in words.splitlines() if line.startswith("share")]
+    assert (len(shares), sum(shares)) == (2, pytest.approx(1)), words
+    (run,) = (tmp_path / "runs").glob("ynat--*")
+    assert json.loads((run / "environment.json").read_text("utf-8"))["processes"] == 2
 
 
 @pytest.mark.nightly

@@ -218,6 +218,11 @@ no_wait = click.option(
     is_flag=True,
     help="Stop with an error if another process is writing this run, instead of waiting for it.",
 )
+track = click.option(
+    "--track",
+    type=click.Choice(["mlflow", "trackio", "wandb"]),
+    help="Send settings, curves and scores to a tracker during the training; a failure of it changes nothing.",
+)
 trust_remote_code = click.option("--trust-remote-code", is_flag=True, help="Run code that comes with the checkpoint.")
 lang = _variable_option(
     "--lang",

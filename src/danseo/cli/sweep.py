@@ -1,5 +1,6 @@
 """danseo sweep: many runs from one file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from danseo.language import _
 )
 @click.option("--ray-address", metavar="ADDRESS", help="host:port or auto. [default: a local cluster]")
 @click.option("--retries", default=0, type=NOT_NEGATIVE, help="How many times a failed run is tried again.")
+@options.track
 @options.trust_remote_code
 @options.timeout
 @click.option("--force", is_flag=True, help="Run finished runs again.")
@@ -31,7 +33,9 @@ from danseo.language import _
     help="Only show what varies, what is finished and how long the rest takes; needs no network.",
 )
 @options.as_json
-def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool, **arguments: Any) -> None:
+def sweep_command(
+    file: Path, data_dir: str | None, track: str | None, dry_run: bool, as_json: bool, **arguments: Any
+) -> None:
     """Run many settings: a grid, a list or a search.
 
     Uses all devices in parallel. The same command resumes.
@@ -39,6 +43,7 @@ def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool
     from danseo.config.recipes import find_settings_file
     from danseo.data.find import data_root
     from danseo.errors import PartlyDone
+    from danseo.export.live_tracker import make_sweep_tracker
     from danseo.sweeps.preparation import SweepOptions
     from danseo.sweeps.sweep import forecast, run_sweep
 
@@ -46,7 +51,8 @@ def sweep_command(file: Path, data_dir: str | None, dry_run: bool, as_json: bool
     sweep_options = SweepOptions(data_root(data_dir), quiet=as_json, **arguments)
     if dry_run:
         return show_result(forecast(path, sweep_options), as_json)
-    result = run_sweep(path, sweep_options)
+    with make_sweep_tracker(track, sweep_options.runs, quiet=as_json) as tracker:
+        result = run_sweep(path, replace(sweep_options, on_run=tracker.update if tracker else None))
     show_result(result, as_json)
     if result.failed_runs:
         raise PartlyDone(

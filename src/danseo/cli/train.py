@@ -40,11 +40,7 @@ if TYPE_CHECKING:
 @options.setting("--precision", "train.precision")
 @options.setting("--select-on", "train.select_on")
 @click.option("--prompt", "prompt_file", type=PATH, help="llm: your own prompt file.")
-@click.option(
-    "--track",
-    type=click.Choice(["mlflow", "trackio", "wandb"]),
-    help="Send settings, curves and scores to a tracker during the training; a failure of it changes nothing.",
-)
+@options.track
 @options.trust_remote_code
 @options.span_python
 @options.device

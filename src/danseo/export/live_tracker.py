@@ -1,4 +1,4 @@
-"""Send a training to a tracker while it runs (`danseo train --track`)."""
+"""Send trainings to a tracker while they run (`danseo train --track`, `danseo sweep --track`)."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ class LiveTracker:
         except DanseoError:
             raise DanseoError(f"--track {name} would write among the runs in {runs}; name another --runs") from None
         self.process: subprocess.Popen[bytes] | None = None
-        self.is_started = False
+        self.is_started = self.has_failed = False
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
 
     def start(self, run: Run) -> None:
@@ -85,6 +85,7 @@ class LiveTracker:
 
     def _warn(self, reason: str) -> None:
         self._stop()
+        self.has_failed = True
         later = f"danseo export {self.run.path} --to {self.name}"
         say(f"WARNING: {self.name} failed: {reason}; the run is not affected. Send it later: {later}")
 
@@ -111,3 +112,55 @@ class LiveTracker:
 def make_tracker(name: str | None, runs: Path, *, quiet: bool = False) -> AbstractContextManager[LiveTracker | None]:
     """Return the tracker of a training; none without a name, and none in other processes than the first."""
     return LiveTracker(name, runs, quiet=quiet) if name and is_first_process() else nullcontext()
+
+
+class SweepTracker:
+    """Follows the runs of a sweep, each with its own tracker; after a failure, no more runs are sent."""
+
+    def __init__(self, name: str, runs: Path, *, quiet: bool = False) -> None:
+        self.name, self.runs, self.quiet = name, runs, quiet
+        self.trackers: dict[Run, LiveTracker] = {}
+        self.done: list[Run] = []
+        with LiveTracker(name, runs) as first:  # reports a missing package before the sweep starts
+            if not quiet:
+                say(f"{name}: sending the runs to {first.position}")
+
+    def update(self, run: Run, state: str) -> None:
+        """Start to follow a run that has begun, and stop if it has failed."""
+        tracker = self.trackers.get(run)
+        if state in ("failed", "pruned") and tracker:
+            tracker.__exit__(None, None, None)
+            del self.trackers[run]
+        elif state == "done":
+            self.done.append(run)
+        elif tracker:
+            tracker.check(0, None)
+        elif not self.has_failed and (run.path / "environment.json").is_file() and not run.is_finished:
+            self._add(run).start(run)
+
+    @property
+    def has_failed(self) -> bool:
+        return any(tracker.has_failed for tracker in self.trackers.values())
+
+    def _add(self, run: Run) -> LiveTracker:
+        self.trackers[run] = LiveTracker(self.name, self.runs, quiet=True)
+        return self.trackers[run]
+
+    def __enter__(self) -> "SweepTracker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for run in self.done if kind is None else ():
+            if not self.has_failed:
+                (self.trackers.get(run) or self._add(run)).finish(run)
+        for tracker in self.trackers.values():
+            tracker.__exit__(kind, error, trace)
+
+
+def make_sweep_tracker(
+    name: str | None, runs: Path, *, quiet: bool = False
+) -> AbstractContextManager[SweepTracker | None]:
+    """Return the tracker of a sweep; none without a name."""
+    return SweepTracker(name, runs, quiet=quiet) if name else nullcontext()

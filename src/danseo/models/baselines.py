@@ -52,7 +52,9 @@ class BaselineModel(ABC):
 
     def fit(self, train: Sequence[Any], dev: Sequence[Any], events: Events) -> TrainResult:
         started = time.perf_counter()
+        events.work_on(f"learning from {len(train):,} examples")
         self.learn(train)
+        events.work_on(f"predicting {len(dev):,} dev examples")
         answers = self.predict(dev)
         return TrainResult(answers, seconds=time.perf_counter() - started)
 

@@ -95,7 +95,8 @@ def _rename_systems(table: Table, names: dict[str, str]) -> Table:
 
 def compare_task(collection: Collection, task: Task, records: Sequence[Record], rounds: int = ROUNDS) -> TaskComparison:
     """Run the paired tests of a task's runs: over seeds if every system has two or more, else run by run."""
-    comparable = _choose_same_data(records)
+    readable = [record for record in records if collection.dev(record) is not None]
+    comparable = _choose_same_data(readable if len(readable) > 1 else records)
     if len(comparable) < 2:
         return TaskComparison(note=_("there is only one run, so nothing is compared"))
     if collection.dev(comparable[0]) is None:

@@ -53,11 +53,11 @@ def _write_lead(collection: Collection, is_compared: bool) -> str:
     names: dict[str, list[str]] = {}
     for task, record in leaders:
         if record.settings.get("model") != "majority":  # the baseline that models have to beat
-            names.setdefault(collection.name(record), []).append(task.short)
+            names.setdefault(_name_with_labels(collection, record), []).append(task.short)
     if names:
         best = [_("{name} in {tasks}").format(name=name, tasks=_join_words(shorts)) for name, shorts in names.items()]
         sentences.append(_("Best so far: {runs}.").format(runs=join(best, "; ")))
-    if low := [task.short for task, record in leaders if not _beats_baseline(record)]:
+    if low := list(dict.fromkeys(task.short for task, record in leaders if not _beats_baseline(record))):
         text = _("In {tasks} no run is significantly better than the most frequent answer.")
         sentences.append(text.format(tasks=_join_words(low)))
     if invented := [task.short for task, record in leaders if is_of_sample(record)]:
@@ -99,7 +99,7 @@ def _draw_leaders(collection: Collection) -> list[Block]:
         values.append((low, value, high))
         comparable = [] if is_of_sample(record) else find_comparable_scores(task.headline)
         published = comparable[0].value if comparable else None
-        name = join([f"{task.short}: {collection.name(record)}", _format_labels(record)], "")
+        name = f"{task.short}: {_name_with_labels(collection, record)}"
         rows.append((name, task.headline, value, low, high, get_majority_score(record), published))
     columns = ("task and run", "metric", "score", "low", "high", "most frequent answer", "best published, dev")
     table = Table("best runs", columns, rows)
@@ -116,9 +116,11 @@ def _draw_leaders(collection: Collection) -> list[Block]:
     return [FigureBlock("The best run of each task", figure, table, caption)]
 
 
-def _format_labels(record: Record) -> str:
-    labels = list_run_labels(record)
-    return join([" (", join(labels, ", "), ")"], "") if labels else ""
+def _name_with_labels(collection: Collection, record: Record) -> str:
+    """Return the name of a run with the labels that it does not have yet: those that all runs share."""
+    name = collection.name(record)
+    labels = [label for label in map(str, list_run_labels(record)) if label not in name]
+    return f"{name} ({', '.join(labels)})" if labels else name
 
 
 def _make_leader_table(collection: Collection, compared: Mapping[str, TaskComparison]) -> Block:

@@ -15,12 +15,12 @@ from danseo.report.comparison import TaskComparison
 from danseo.report.error_examples import find_disagreements
 from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.runs.index import Record
-from danseo.runs.provenance import answered_whole_dev, describe_split, get_dev_set, is_fold, is_of_sample
+from danseo.runs.provenance import answered_whole_dev, describe_split, get_scored_set, is_fold, is_of_sample
 from danseo.runs.scores import read_extra_tables
 from danseo.tables.published import find_comparable_scores, make_published_table, read_published
 from danseo.tables.runs import make_group_table
 from danseo.tables.seeds import make_sweep_table
-from danseo.tables.variants import find_differences, format_traits, get_variant_key, shorten_setting
+from danseo.tables.variants import LABELLED, find_differences, format_traits, get_variant_key, shorten_setting
 from danseo.tasktypes.base import Task
 
 _MIN_VARIANTS = 3  # of a model with a figure; for two the table of scores is enough
@@ -117,10 +117,11 @@ def rank_runs(records: Sequence[Record]) -> list[Record]:
 
 
 def find_best_runs(records: Sequence[Record]) -> list[Record]:
-    """Return the best run of each dev set; runs of a fold only if nothing else was scored on it."""
+    """Return the best run of each set of examples; folds and runs on a part of dev only if there are no others."""
     groups: dict[object, list[Record]] = {}
-    for record in rank_runs(records):
-        groups.setdefault(get_dev_set(record), []).append(record)
+    complete = [record for record in records if not record.settings.get("prompt.max_eval_samples")]
+    for record in rank_runs(complete or records):
+        groups.setdefault(get_scored_set(record), []).append(record)
     return [next((record for record in group if not is_fold(record)), group[0]) for group in groups.values()]
 
 
@@ -178,7 +179,8 @@ def _make_score_table(collection: Collection, task: Task, done: Sequence[Record]
     table = make_sweep_table(done, task.name, with_paths=True)
     at = table.columns.index("run")
     names = {str(record.run.path): collection.name(record) for record in done}
-    others = table.without(("run", "model"))  # the name of a run contains its model
+    labelled = [shorten_setting(name) for name in LABELLED]
+    others = table.without(("run", "model", *labelled))  # the name of a run contains its model and its labels
     rows = [(names[str(row[at])], *cells) for row, cells in zip(table.rows, others.rows, strict=True)]
     named = replace(others, columns=("run", *others.columns), rows=rows, keys=None)
     return [TableBlock(compact(named).without_empty(), collection.links(done))]
@@ -306,8 +308,8 @@ def _make_member_table(collection: Collection, done: Sequence[Record]) -> list[B
 
 
 def _make_disagreements(collection: Collection, task: Task, done: Sequence[Record], most: int) -> list[Block]:
-    scored = [record for record in rank_runs(done) if record.value() is not None]
-    best = [record for record in scored if get_dev_set(record) == get_dev_set(scored[0])][:2]
+    scored = [record for record in rank_runs(done) if record.value() is not None and not is_fold(record)]
+    best = [record for record in scored if get_scored_set(record) == get_scored_set(scored[0])][:2]
     return [find_disagreements(collection, task, best[0], best[1], most)] if len(best) == 2 else []
 
 

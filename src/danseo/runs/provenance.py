@@ -75,15 +75,20 @@ def is_fold(record: Record) -> bool:
 
 
 def get_dev_set(record: Record) -> tuple[str, str]:
-    """Return what two runs must share before one of them may be called better: the task and the dev file."""
+    """Return the task and the hash of the dev file."""
     return record.task, record.dev_sha256
+
+
+def get_scored_set(record: Record) -> tuple[object, ...]:
+    """Return what two runs must share before one of them may be called better: the dev set, and how much of it."""
+    return *get_dev_set(record), (record.score() or {}).get("n")
 
 
 def name_dev_sets(records: Sequence[Record]) -> dict[tuple[str, str], str]:
     """Name every dev set; "" for the only one of its task that is not the sample."""
     firsts: dict[tuple[str, str], Record] = {}
     for record in records:
-        if record.scores:
+        if record.scores and not record.settings.get("prompt.max_eval_samples"):  # a label tells how many
             firsts.setdefault(get_dev_set(record), record)
     names: dict[tuple[str, str], str] = {
         dev_set: _("sample") for dev_set, record in firsts.items() if is_of_sample(record)

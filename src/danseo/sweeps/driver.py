@@ -18,7 +18,7 @@ from danseo.runs.index import read_record
 from danseo.runs.lock import RunLocks
 from danseo.runs.progress_file import ProgressFile, ProgressRecord
 from danseo.sweeps.local_executor import EndedRun
-from danseo.sweeps.plan import SWEEP_LOG, Point, RuntimeEstimator
+from danseo.sweeps.plan import SWEEP_LOG, OnRun, Point, RuntimeEstimator
 from danseo.sweeps.queue import Availability, Entry, RunQueue, State, makespan
 from danseo.sweeps.worker import Order, is_done, write_reason
 
@@ -224,11 +224,12 @@ class Driver:
 
     def __init__(
         self, source: Source, executor: Executor, locks: RunLocks, estimator: RuntimeEstimator, log: SweepLog, *,
-        root: Path, retries: int = 0, force: bool = False, quiet: bool = False,
+        root: Path, retries: int = 0, force: bool = False, quiet: bool = False, on_run: OnRun | None = None,
     ) -> None:  # fmt: skip
         self.source, self.executor, self.locks = source, executor, locks
         self.estimator, self.log, self.root, self.started = estimator, log, root, time.time()
         self.force_before = self.started if force else None
+        self.on_run = on_run or (lambda run, state: None)
         self.points: dict[str, Point] = {}
         self.queue = RunQueue(retries)
         self.progress = SweepProgress(self.queue, self.points, estimator, quiet=quiet)
@@ -249,6 +250,8 @@ class Driver:
                     self._report_ends()
                     self._start_runs()
                     self.progress.refresh(self.executor.where)
+                    for entry in self.queue.in_state("running"):
+                        self.on_run(self.points[entry.name].run, "running")
         finally:
             self.executor.close()
             for entry in self.queue.in_state("running"):  # a worker that was stopped may leave its lock
@@ -340,3 +343,5 @@ class Driver:
                 self._reported.add(entry.name)
                 self.source.report_end(self.points[entry.name], entry.state)
                 self.progress.event(entry, entry.state)
+                if entry.name in self._tokens:  # it ran here
+                    self.on_run(self.points[entry.name].run, entry.state)

@@ -1,6 +1,6 @@
 """The runs of a sweep: their directories, sizes and states, and how long they take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,9 @@ from danseo.tasks import TASKS, get_task
 
 _BASE_PARAMETERS = 12 * 12 * 768**2
 _TRAINING_COST = 3  # a forward pass, and a backward pass that costs twice as much
+
+OnRun = Callable[[Run, str], None]
+"""Called with a run and its state, again and again while it runs."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from danseo.runs.naming import make_names_unique, shorten_model
 from danseo.sweeps.local_executor import find_devices, limit_by_memory, read_machine_memory
 from danseo.sweeps.plan import (
     SWEEP_LOG,
+    OnRun,
     Planner,
     Point,
     RuntimeEstimator,
@@ -58,6 +59,7 @@ class SweepOptions:
     trust_remote_code: bool = False
     settings: tuple[str, ...] = ()
     """The values of --set; they override the file, except for settings that the file varies."""
+    on_run: OnRun | None = None
 
 
 @dataclass(frozen=True)

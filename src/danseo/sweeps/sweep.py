@@ -70,6 +70,7 @@ def run_sweep(given: Path | Sweep, options: SweepOptions) -> "SweepResult":
         retries=options.retries,
         force=options.force,
         quiet=options.quiet,
+        on_run=options.on_run,
     )
     with interruptible():
         queue = driver.run()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from danseo.data.find import data_root, load, split_sha256
@@ -18,7 +19,7 @@ from danseo.metrics.tagging import (
 )
 from danseo.models.registry import get_family
 from danseo.runs.index import Record
-from danseo.runs.provenance import list_run_labels
+from danseo.runs.provenance import describe_split, list_run_labels
 from danseo.tables.variants import make_model_names
 from danseo.tasktypes.base import Task
 from danseo.tasktypes.tagging import ENTITY_ERRORS, Tagging, count_errors, get_entity_types
@@ -91,7 +92,7 @@ def make_systems_tables(
     task = done[0].run.task
     if not isinstance(task.type, Tagging):
         raise DanseoError(f"--table ner-systems: {task_name} is not a tagging task; choose one with --task")
-    examples = _load_same_examples(task, done, data_dir)
+    done, others, examples = _choose_same_examples(task, done, data_dir)
     rows: list[tuple[object, ...]] = []
     counts: list[tuple[object, ...]] = []
     for record, name in zip(done, make_model_names(done), strict=True):
@@ -105,25 +106,34 @@ def make_systems_tables(
     paths, title = ("run",) if with_paths else (), "NER" if task_name == "ner" else task_name
     title = _("{task} systems, whole dev set: {n:,} sentences").format(task=title, n=len(examples))
     columns = (*paths, *columns, *(_COUNT_COLUMNS if in_one else ()))
-    systems = Table(title, columns, rows, NOTE, keys=2 if with_paths else 1, once=("trained and scored on",))
+    systems = Table(
+        title, columns, rows, _make_note(others), keys=2 if with_paths else 1, once=("trained and scored on",)
+    )
     if in_one:
         return [systems]
     names = (*paths, "model", "seed", "level", *_COUNTS, "precision", "recall", "F1")
     return [systems, Table(_("counts by level"), names, counts, COUNT_NOTE, keys=4 if with_paths else 3)]
 
 
-def _load_same_examples(task: Task, records: Sequence[Record], data_dir: str | None) -> list[Any]:
-    """Return the examples that all runs answered; refuse runs that answered different ones."""
-    hashes = {record.run.path.name: record.dev_sha256 for record in records}
-    if len(set(hashes.values())) > 1:
-        first, other = next(iter(hashes)), next(name for name in hashes if hashes[name] != next(iter(hashes.values())))
-        raise DanseoError(f"{first} and {other} answered different sentences; keep only runs of one dev set in a table")
+def _make_note(others: Sequence[Record]) -> str:
+    """Return the note of the table, with the runs that are not in it."""
+    if not others:
+        return NOTE
+    names = [f"{r.model} ({describe_split(r)})" for r in others]
+    return join([NOTE, _("left out, scored on other sentences: {runs}").format(runs=", ".join(names))], "; ")
+
+
+def _choose_same_examples(
+    task: Task, records: Sequence[Record], data_dir: str | None
+) -> tuple[list[Record], list[Record], list[Any]]:
+    """Return the runs that answered all of the dev file found here, else the same part; the others; the examples."""
     root = data_root(data_dir)
-    if split_sha256(task, "dev", root) not in hashes.values():
-        raise DanseoError(
-            f"the dev file of {task.name} found here is not the one the runs used; give theirs with --data"
-        )
-    return load(task, "dev", root)
+    for each in (replace(task, dev_sample=(0, 0)), task):
+        found = split_sha256(each, "dev", root)
+        same, others = ([r for r in records if (r.dev_sha256 == found) == is_same] for is_same in (True, False))
+        if same:
+            return same, others, load(each, "dev", root)
+    raise DanseoError(f"the dev file of {task.name} found here is not the one the runs used; give theirs with --data")
 
 
 def _make_row(record: Record, task: Task, examples: Sequence[Any]) -> tuple[tuple[object, ...], dict[str, LevelCounts]]:

@@ -11,7 +11,10 @@ from danseo.config.run import RunConfig
 from danseo.display.table import as_typed
 from danseo.runs.index import Record
 from danseo.runs.naming import make_names_unique
+from danseo.runs.provenance import is_of_sample, list_run_labels
 
+LABELLED = ("max_train_samples", "n_folds", "fold", "prompt.max_eval_samples")
+"""Settings that list_run_labels names."""
 _NAMED = 3  # copies that are named; more are counted
 _OF_TRAINING = {name for name in list_settings(RunConfig) if name.startswith("train.")} - {"train.select_on"}
 _OF_ALL = ("task", "model", "recipe", "train.select_on")  # settings that count without training too
@@ -140,6 +143,8 @@ def shorten_setting(name: str) -> str:
 def format_traits(record: Record, names: Sequence[str]) -> list[object]:
     """Return the values of some settings as cells; None for a setting without effect on the run."""
     counted = get_traits(record) if record.settings else {}
+    if "data" in names and is_of_sample(record):
+        counted["data"] = "sample"
     is_untrained = record.settings.get("run_type") == "prompt"
     return [None if is_untrained and name in _OF_TRAINING else _format_trait(counted.get(name)) for name in names]
 
@@ -149,18 +154,38 @@ def _format_trait(value: Any) -> object:
 
 
 def label_variants(records: Sequence[Record], *, brief: bool = False) -> list[str]:
-    """Return a name per record: its model and the settings in which records of the same task and model differ.
+    """Return a name per record: its model, and the settings in which records of the same task and model differ.
 
-    With brief=True, values that most of those records share are left out.
+    Labels (sample, fold, limit) follow unless all records of the task have them. With brief=True, values that most of
+    those records share are left out.
     """
     names = make_model_names(records)
+    labels = [list(map(str, list_run_labels(record))) for record in records]
+    shared: dict[str, set[str]] = {}
+    for record, listed in zip(records, labels, strict=True):
+        shared[record.task] = shared.get(record.task, set(listed)) & set(listed)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record, name in zip(records, names, strict=True):
         groups.setdefault((record.task, name), []).append(record)
-    differing = {key: find_differences(group) for key, group in groups.items()}
+    differing = {key: _find_unlabelled_differences(group) for key, group in groups.items()}
     usual = {key: _find_usual_values(group, differing[key]) if brief else {} for key, group in groups.items()}
-    keys = [(record.task, name) for record, name in zip(records, names, strict=True)]
-    return [_make_label(record, key[1], differing[key], usual[key]) for record, key in zip(records, keys, strict=True)]
+    found = []
+    for record, name, listed in zip(records, names, labels, strict=True):
+        key, own = (record.task, name), [label for label in listed if label not in shared[record.task]]
+        text = _make_label(record, name, differing[key], usual[key])
+        found.append(f"{text} ({', '.join(own)})" if own else text)
+    return found
+
+
+def _find_unlabelled_differences(records: Sequence[Record]) -> list[str]:
+    """Return the settings in which runs differ, apart from those that labels name."""
+    data = {
+        str(get_traits(record).get("data"))
+        for record in records
+        if not is_of_sample(record) and not record.settings.get("prompt.max_eval_samples")
+    }
+    named = LABELLED if len(data) > 1 else (*LABELLED, "data")
+    return [name for name in find_differences(records) if name not in named]
 
 
 def _find_usual_values(records: Sequence[Record], names: Sequence[str]) -> dict[str, object]:
@@ -176,17 +201,10 @@ def _find_usual_values(records: Sequence[Record], names: Sequence[str]) -> dict[
 
 def _make_label(record: Record, name: str, differing: Sequence[str], usual: Mapping[str, object]) -> str:
     pairs = zip(differing, format_traits(record, differing), strict=True)
-    values = [(key, value) for key, value in pairs if key not in usual or usual[key] != value or _is_fold(record, key)]
-    return " ".join([name, *(f"{key.split('.')[-1]}={_shorten_value(key, value)}" for key, value in values)])
+    values = [(key, value) for key, value in pairs if key not in usual or usual[key] != value]
+    shown = [(key, value) for key, value in values if (key, value) != ("data", "sample")]
+    return " ".join([name, *(f"{key.split('.')[-1]}={_shorten_value(value)}" for key, value in shown)])
 
 
-def _is_fold(record: Record, key: str) -> bool:
-    """Return whether the setting is the fold of a fold run, which is always named."""
-    return key == "fold" and bool(record.settings.get("n_folds"))
-
-
-def _shorten_value(key: str, value: object) -> object:
-    """Return a value in a name; max_train_samples=all instead of 0."""
-    if key == "max_train_samples" and value == 0:
-        return "all"
+def _shorten_value(value: object) -> object:
     return f"{value:g}" if isinstance(value, float) else value

@@ -153,6 +153,24 @@ def test_quick_probe_keeps_a_full_result(training, tmp_path):
     assert float(line["choice1"]) == pytest.approx(full["choice1"], abs=1e-4)
 
 
+@pytest.mark.parametrize("changed", [{"seq_len": 24}, {"weights": (1.0, 0.0, 0.0)}])
+def test_quick_probe_with_other_settings_keeps_the_full_row(training, tmp_path, changed):
+    checkpoint = Checkpoint(str(training / "checkpoint-20"))
+    full = make_prober(tmp_path, quick=False)
+    quick = CheckpointProber(ITEMS, ProbeOptions(quick=True, **changed), full.analyser, tmp_path, precision="fp32")
+    for prober in (full, quick):
+        prober.probe(checkpoint)
+        summary = prober.save(tmp_path, 1, "complete")
+    (row,), (kept,) = summary["results"], summary["other_sets"]
+    assert row["choice1"] is None
+    assert kept["choice1"] is not None
+    again = make_prober(tmp_path)
+    again.probe(checkpoint)
+    summary = again.save(tmp_path, 1, "complete")
+    assert [each["choice1"] for each in summary["results"]] == [kept["choice1"]]
+    assert [each["choice1"] for each in summary["other_sets"]] == [None]
+
+
 def test_changed_weights_are_probed_again(training, tmp_path):
     copy = Path(shutil.copytree(training / "checkpoint-20", tmp_path / "run" / "checkpoint-20"))
     first = make_prober(tmp_path).probe(Checkpoint(str(copy)))

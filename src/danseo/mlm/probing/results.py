@@ -120,13 +120,18 @@ def write_summary(
     limits: Record,
     reference: Record | None = None,
 ) -> Record:
-    """Write the summary as JSON and CSV; rows of other items or another spelling go to `other_sets`."""
+    """Write the summary as JSON and CSV; rows of other items, another spelling or length go to `other_sets`."""
     before = read_record(folder / SUMMARY) or {}
     reference = make_row(reference) if reference else before.get("reference")
     old = [row for row in [*before.get("results", []), *before.get("other_sets", [])] if isinstance(row, dict)]
     ours = {make_comparison_key(row) for row in rows}
     ours |= {(*key[:2], None, None) for key in ours}  # failures have no precision and attention
-    same, others = ([row for row in old if (make_comparison_key(row) in ours) == is_ours] for is_ours in (True, False))
+    settings = {row["checkpoint"]: _get_settings(row) for row in rows if row["status"] == "ok"}
+    same: list[Record] = []
+    others: list[Record] = []
+    for row in old:
+        replaced = row.get("status") != "ok" or settings.get(row.get("checkpoint")) in (None, _get_settings(row))
+        (same if replaced and make_comparison_key(row) in ours else others).append(row)
     results = sorted(merge_rows(same, rows), key=lambda row: (row.get("step") is None, row.get("step") or 0))
     good = [row for row in results if row["status"] == "ok"]
     document = {
@@ -147,6 +152,11 @@ def write_summary(
     write_atomically(folder / SUMMARY, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     write_atomically(folder / TABLE, format_csv(results))
     return document
+
+
+def _get_settings(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return length and weights: a result with other ones is another result of the same checkpoint."""
+    return row.get("seq_len"), row.get("weights")
 
 
 def make_comparison_key(record: Mapping[str, Any]) -> tuple[Any, ...]:
