@@ -41,8 +41,8 @@ def load_dev_examples(task: Task, data_dir: str | None) -> list[Any]:
     if not find_file(task, "dev", root):
         raise DanseoError(
             _(
-                "the loss of a smaller model cannot be checked: {root} has no dev set of {task}; "
-                "name its folder with --data, or export without the check by --no-check"
+                "the loss of a smaller model cannot be checked: no dev set of {task} in {root}; "
+                "name its folder with --data, or use --no-check"
             ).format(root=root, task=task.name)
         )
     return load(task, "dev", root)
@@ -144,16 +144,16 @@ def refuse_losses(variant: str, task: Task, compared: VariantTables, most: float
     if not drop <= most:  # also if it is not a number
         raise ExportRefused(
             _(
-                "{variant} loses {drop:.2f} points of {metric}, and {most:g} are allowed; nothing is written: "
-                "choose another variant (--compare-variants shows all), or allow more with --max-drop"
+                "not written: {variant} loses {drop:.2f} points of {metric}, at most {most:g} are allowed; "
+                "try another variant (--compare-variants), or set --max-drop"
             ).format(variant=variant, drop=drop, metric=task.headline, most=most),
             compared.tables,
         )
     if label_drop > most_of_label:
         raise ExportRefused(
             _(
-                "{variant} loses {drop:.2f} points of {label}, and {most:g} are allowed per label; "
-                "nothing is written: choose another variant, or allow more with --max-label-drop"
+                "not written: {variant} loses {drop:.2f} points of {label}, at most {most:g} are allowed per label; "
+                "try another variant (--compare-variants), or set --max-label-drop"
             ).format(variant=variant, drop=label_drop, label=label, most=most_of_label),
             compared.tables,
         )
