@@ -244,7 +244,7 @@ def test_weights_of_8_bits_predict_nearly_the_same(family: str, sample: Path, tm
 def test_a_variant_that_loses_too_much_is_not_written(variant: str, run, sample: Path, tmp_path: Path, danseo) -> None:
     flag, out = f"--{variant.replace('_', '-')}", tmp_path / "out"
     options = ("export", run.path, "--to", "onnx", flag, "--out", out, "--data", sample)
-    made = danseo(*options, "--max-drop", "100", "--json")
+    made = danseo(*options, "--max-drop", "100", "--max-label-drop", "100", "--json")
     assert made.code == 0, made.complaint
     variants, labels = json.loads(made.out)["tables"]
     assert [row[0] for row in variants["rows"]] == ["fp32", variant.replace("_", "-")]

@@ -7,7 +7,7 @@ import click
 from danseo.cli import options
 from danseo.cli.output import show_table, show_tables
 from danseo.display.progress import Waiting
-from danseo.language import _
+from danseo.language import _, translate
 
 
 def _check_format(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
@@ -27,7 +27,7 @@ class _ExportCommand(click.Command):
             if option.name not in declared:
                 flag, text = f"--{option.name.replace('_', '-')}", f"{', '.join(formats)}: {option.help}"
                 is_flag = option.metavar is None
-                self.params.append(click.Option([flag], help=text, metavar=option.metavar, is_flag=is_flag))
+                self.params.append(click.Option([flag], help=translate(text), metavar=option.metavar, is_flag=is_flag))
         return super().get_params(ctx)
 
 

@@ -41,7 +41,9 @@ _VARIANT_OPTIONS = (
 _MAX_DROP = ExportOption(
     "max_drop", "write a smaller variant only if it loses at most this on the dev set. [default: 0.5]", "POINTS"
 )
-_MAX_LABEL_DROP = ExportOption("max_label_drop", "also refuse it if a label loses more than this.", "POINTS")
+_MAX_LABEL_DROP = ExportOption(
+    "max_label_drop", "the same for every label with at least 50 gold examples. [default: 5]", "POINTS"
+)
 _NO_CHECK = ExportOption("no_check", "write a smaller variant without evaluating it on the dev set.")
 _COMPARE = ExportOption("compare_variants", "measure size, speed and score of all variants on dev; write nothing.")
 _OPSET = 18
@@ -80,7 +82,7 @@ def write_onnx(request: ExportRequest) -> dict[str, Any]:
     return {**facts, "next": f"danseo predict {out}", "tables": tables}
 
 
-_LIMITS = {"max_drop": 0.5, "max_label_drop": math.inf}
+_LIMITS = {"max_drop": 0.5, "max_label_drop": 5.0}
 """Option -> the points that may be lost if it is not given."""
 
 

@@ -21,6 +21,7 @@ from danseo.scoring.score import compute_headline
 from danseo.tasktypes.base import Task
 
 _PART = 256  # examples that a variant predicts before the next one has its turn
+_MIN_GOLD = 50  # examples of a label; with fewer, a single answer can cost points
 _LABEL_SCORES = ("F1", "exact match", "Pearson")
 
 
@@ -73,7 +74,7 @@ class VariantTables:
     drops: dict[str, float]
     """Variant -> lost points of the headline."""
     label_drops: dict[str, tuple[float, str]]
-    """Variant -> the largest loss of a label, and the label."""
+    """Variant -> the largest loss of a label that is frequent enough, and the label."""
 
 
 def compare_variants(task: Task, examples: Sequence[Any], results: Mapping[str, VariantResult]) -> VariantTables:
@@ -118,8 +119,9 @@ def _compare_labels(
         scores = [values[name].get(str(row[0])) for name in results]
         rows.append((*row[:2], scores[0], *(_subtract(score, scores[0]) for score in scores[1:])))
     rows.sort(key=lambda row: min(_to_number(value) for value in row[3:]))
+    frequent = [row for row in rows if _to_number(row[1]) >= _MIN_GOLD]
     losses = {
-        name: min(((_to_number(row[3 + k]), str(row[0])) for row in rows), default=(0.0, ""))
+        name: min(((_to_number(row[3 + k]), str(row[0])) for row in frequent), default=(0.0, ""))
         for k, name in enumerate(others)
     }
     note = _("{score}: of fp32, and the difference of each variant; the largest loss first").format(score=column)
@@ -135,7 +137,7 @@ def _subtract(score: object, base: object) -> float | None:
 
 
 def _to_number(value: object) -> float:
-    return value if isinstance(value, float) else math.inf
+    return value if isinstance(value, int | float) else math.inf
 
 
 def refuse_losses(variant: str, task: Task, compared: VariantTables, most: float, most_of_label: float) -> None:
