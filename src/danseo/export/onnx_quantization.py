@@ -86,7 +86,7 @@ def _replace_product(graph: Any, node: Any, weight: Array, bits: int) -> None:
     values = {"codes": pack_bits(codes, bits), "scales": scales, "zeros": pack_bits(zeros, bits)}
     names = [_add_tensor(graph, f"{node.input[1]}.{node.op_type}.{name}", value) for name, value in values.items()]
     inputs = [node.input[0], *names, *(["", node.input[2]] if len(node.input) > 2 else [])]
-    sizes = {"K": columns.shape[1], "N": columns.shape[0], "bits": bits, "block_size": _BLOCK}
+    sizes: dict[str, Any] = {"K": columns.shape[1], "N": columns.shape[0], "bits": bits, "block_size": _BLOCK}
     node.CopyFrom(make_node("MatMulNBits", inputs, node.output, node.name, domain=_DOMAIN, **sizes))
 
 
@@ -100,7 +100,8 @@ def _replace_lookup(graph: Any, node: Any, table: Array) -> None:
     codes, scales, zeros = quantize_blocks(table, 8)
     values = {"codes": codes.reshape(table.shape), "scales": scales, "zeros": zeros}
     names = [_add_tensor(graph, f"{node.input[0]}.{node.op_type}.{name}", value) for name, value in values.items()]
-    inputs, sizes = [names[0], node.input[1], *names[1:]], {"bits": 8, "block_size": _BLOCK, "quantize_axis": 1}
+    inputs = [names[0], node.input[1], *names[1:]]
+    sizes: dict[str, Any] = {"bits": 8, "block_size": _BLOCK, "quantize_axis": 1}
     node.CopyFrom(make_node("GatherBlockQuantized", inputs, node.output, node.name, domain=_DOMAIN, **sizes))
 
 
