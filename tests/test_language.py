@@ -114,6 +114,8 @@ def test_live_pages_follow_the_choice_then_the_browser(
 def test_the_command_line_in_korean(invoke: Run, korean: None) -> None:
     assert "실험 목록" in invoke("--help").out
     assert "미세 조정" in invoke("train", "--help").out
+    for command, word in {"": "로캘", "train": "학습률", "data probes": "형태소", "export": "양자화"}.items():
+        assert word in invoke(*command.split(), "--help").out  # the help of an option
     assert "해시를 확인합니다" in invoke("data").out
     for command, word in {
         "tasks nre": "'ner'인가요?",

@@ -4,8 +4,10 @@ New texts get an empty entry in danseo.po: fill it and run the tool again, which
 """
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Iterator
+from copy import copy
 from pathlib import Path
 
 import click
@@ -117,6 +119,8 @@ def _list_command_texts() -> Iterator[str]:
 
     for command in walk(cli):
         yield from split_help(command)
+        options = copy(command).get_params(click.Context(command))  # click keeps the help option of a command
+        yield from (option.help for option in options if isinstance(option, click.Option) and option.help)
 
 
 def _list_task_texts() -> Iterator[str]:
@@ -154,5 +158,6 @@ def _list_strings(strings: object) -> Iterable[str]:
 
 
 if __name__ == "__main__":
+    os.environ["DANSEO_LANG"] = "en"  # the help of options is collected, not its translation
     missing = write_catalogue(collect_messages())
     print(*(f"no translation: {text}" for text in missing), sep="\n")

@@ -18,9 +18,11 @@ from danseo.config.run import RunConfig
 from danseo.errors import DanseoError, DataError
 from danseo.experiment import run_experiment
 from danseo.export import onnx
-from danseo.export.base import ExportRequest
+from danseo.export.base import ExportRefused, ExportRequest
+from danseo.export.onnx_quantization import VARIANTS, pack_bits, quantize_blocks
 from danseo.export.registry import export_run
 from danseo.files import is_disk_failure
+from danseo.inference.evaluation import evaluate_run
 from danseo.models.base import LoadOptions
 from danseo.models.encoder.model import Encoder
 from danseo.models.encoder.network import make_padded_batch
@@ -31,6 +33,7 @@ from danseo.tasks import TASKS
 from danseo.training.distributed import Workers
 from tests.tiny import FAMILIES, assert_same_answers, quick_config, read_split, tiny_decoder, tiny_encoder
 
+INT8 = {"int8": True, "no_check": True}
 HEADS = [
     *((task, {"architecture": "default"}) for task in TASKS if task != "nli"),
     *((task, {"architecture": "official"}) for task in ("dp", "wos")),
@@ -59,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, run) -> Path:
 @pytest.fixture(scope="module")
 def rounded(tmp_path_factory: pytest.TempPathFactory, run) -> tuple[Path, dict]:
     out = tmp_path_factory.mktemp("exported") / "int8"
-    return out, export_run("onnx", ExportRequest(str(run.path), str(out), options={"int8": True}))
+    return out, export_run("onnx", ExportRequest(str(run.path), str(out), options=INT8))
 
 
 def contents_of(folder: Path) -> dict[Path, bytes]:
@@ -71,7 +74,7 @@ def test_two_exports_are_the_same_bytes(run, folder, rounded, danseo, tmp_path):
     options = ("--to", "onnx", "--out", tmp_path / "again")
     assert danseo("export", run.path, *options, PYTHONHASHSEED="7").code == 0  # sets come in another order
     assert contents_of(tmp_path / "again") == contents_of(folder)
-    export_run("onnx", ExportRequest(str(run.path), str(tmp_path / "int8"), options={"int8": True}))
+    export_run("onnx", ExportRequest(str(run.path), str(tmp_path / "int8"), options=INT8))
     assert contents_of(tmp_path / "int8") == contents_of(rounded[0])
 
 
@@ -160,6 +163,13 @@ def test_a_folder_is_used_without_torch(folder: Path, run) -> None:
     assert (second["guid"], second["id"], second["source"]) == ("7", 7, "x")
 
 
+def test_a_folder_is_scored(run, folder: Path, sample: Path) -> None:
+    tables = [evaluate_run(path, "dev", None, str(sample)) for path in (run.path, folder)]
+    assert [s.value for s in tables[0].scores] == [s.value for s in tables[1].scores]
+    with pytest.raises(DanseoError, match="--prior and --type-mask need the run itself"):
+        evaluate_run(folder, "dev", None, str(sample), prior="em")
+
+
 def test_decoders_are_refused_in_one_line(sample: Path, tmp_path: Path) -> None:
     model = Encoder(quick_config("ynat", tiny_decoder(tmp_path, sample, "llama")), TASKS["ynat"], Workers("cpu"))
     with pytest.raises(DanseoError, match="llama"):
@@ -182,6 +192,136 @@ def test_int8_is_smaller_predicts_and_reports_the_difference_after_rounding(run,
     )
     assert made["largest_difference"] > 1e-4
     assert made["largest_difference"] >= np.abs(exact - rounded).max() / max(1, np.abs(exact).max()) - 1e-3
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("shape", [(3, 64), (2, 70)])
+def test_blocks_are_rounded_to_the_nearest_code(bits: int, shape: tuple[int, int]) -> None:
+    rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    rows[0] = np.abs(rows[0]) + 5  # all of one sign
+    codes, scales, zeros = quantize_blocks(rows, bits)
+    assert codes.max() == 2**bits - 1
+    restored = (codes.astype(np.float32) - zeros[..., None]) * scales[..., None]
+    width = restored.shape[1] * restored.shape[2]
+    padded = np.pad(rows, ((0, 0), (0, width - shape[1]))).reshape(restored.shape)
+    assert (np.abs(restored - padded) <= scales[..., None] * 1.01).all()
+    assert (np.abs(restored - padded)[1:] <= scales[1:, :, None] * 0.51).mean() > 0.9
+    packed = pack_bits(codes, bits)
+    assert packed.size == codes.size * bits // 8
+    if bits == 4:
+        assert (packed & 15 == codes[..., ::2]).all()
+        assert (packed >> 4 == codes[..., 1::2]).all()
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_weights_of_8_bits_predict_nearly_the_same(family: str, sample: Path, tmp_path: Path) -> None:
+    import onnx as library
+
+    encoder = tiny_encoder(tmp_path, sample, family, layers=1 if family == "bert" else 2)
+    model = Encoder(quick_config("ynat", encoder, max_length=64), TASKS["ynat"], Workers("cpu"))
+    paths = {name: tmp_path / f"{name}.onnx" for name in ("fp32", "int8-weights", "int4")}
+    onnx.write_network(model, paths["fp32"])
+    for name in ("int8-weights", "int4"):
+        VARIANTS[name](paths["fp32"], paths[name])
+    sizes = [path.stat().st_size for path in paths.values()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3
+    examples = read_split(sample, "ynat", "dev", 8)
+    exact, weights, rough = (
+        [[*p.probabilities.values()] for p in OnnxEncoder(model.task_head, open_session(path), 32, 1).predict(examples)]
+        for path in paths.values()
+    )
+    off = [np.abs(np.array(exact) - np.array(other)).max() for other in (weights, rough)]
+    assert 0 < off[0] < 0.01
+    assert off[1] > 10 * off[0]
+    names = [node.op_type for node in library.load(paths["int4"]).graph.node]
+    assert "MatMulNBits" in names
+    assert "GatherBlockQuantized" in names
+
+
+@pytest.mark.parametrize("variant", ["int8", "int8_weights", "int4"])
+def test_a_variant_that_loses_too_much_is_not_written(variant: str, run, sample: Path, tmp_path: Path, danseo) -> None:
+    flag, out = f"--{variant.replace('_', '-')}", tmp_path / "out"
+    options = ("export", run.path, "--to", "onnx", flag, "--out", out, "--data", sample)
+    made = danseo(*options, "--max-drop", "100", "--max-label-drop", "100", "--json")
+    assert made.code == 0, made.complaint
+    variants, labels = json.loads(made.out)["tables"]
+    assert [row[0] for row in variants["rows"]] == ["fp32", variant.replace("_", "-")]
+    assert variants["rows"][1][2] < 1  # smaller
+    assert {row[0] for row in labels["rows"]} <= {"PS", "LC", "OG", "DT", "TI", "QT"}
+    exact, small = (row[5] for row in variants["rows"])
+    assert small == evaluate_run(out, "dev", None, str(sample)).scores[0].value
+    assert exact == evaluate_run(run.path, "dev", None, str(sample)).scores[0].value
+    shutil.rmtree(out)
+
+
+def test_a_loss_is_refused_with_its_tables(run, sample: Path, tmp_path: Path, monkeypatch) -> None:
+    def forget(source: Path, target: Path) -> None:
+        """Write a network whose weights are gone."""
+        import onnx as library
+
+        graph = library.load(source)
+        for tensor in graph.graph.initializer:
+            if len(tensor.dims) == 2:
+                empty = np.zeros(tensor.dims, dtype=np.float32)
+                tensor.CopyFrom(library.numpy_helper.from_array(empty, tensor.name))
+        library.save(graph, target)
+
+    monkeypatch.setitem(VARIANTS, "int4", forget)
+    request = ExportRequest(str(run.path), str(tmp_path / "out"), str(sample), {"int4": True, "max_drop": "0"})
+    with pytest.raises(ExportRefused) as caught:
+        export_run("onnx", request)
+    assert caught.value.exit_code == 1
+    (exact, small), labels = caught.value.tables[0].rows, caught.value.tables[1].rows
+    assert small[6] == pytest.approx(small[5] - exact[5])
+    assert small[6] < 0
+    assert min(row[3] for row in labels) == labels[0][3] < 0  # the largest loss first
+    assert not list(tmp_path.iterdir())
+    allowed = {"int4": True, "max_drop": "100", "max_label_drop": "0"}
+    with pytest.raises(ExportRefused, match=str(labels[0][0])):
+        export_run("onnx", ExportRequest(str(run.path), str(tmp_path / "out"), str(sample), allowed))
+    assert not list(tmp_path.iterdir())
+    export_run(
+        "onnx", ExportRequest(str(run.path), str(tmp_path / "out"), str(sample), allowed | {"max_label_drop": 100})
+    )
+    assert (tmp_path / "out" / NETWORK).is_file()
+
+
+def test_all_variants_are_compared_and_none_is_written(run, sample: Path, tmp_path: Path) -> None:
+    request = ExportRequest(str(run.path), str(tmp_path / "out"), str(sample), {"compare_variants": True})
+    variants, labels = export_run("onnx", request)["tables"]
+    assert [row[0] for row in variants.rows] == ["fp32", *VARIANTS]
+    assert labels.columns[2:] == ("fp32", *VARIANTS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_dev_data_nothing_is_checked_or_written(run, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(DanseoError, match="--no-check") as caught:
+        export_run("onnx", ExportRequest(str(run.path), str(tmp_path / "out"), str(empty), {"int8": True}))
+    assert caught.value.exit_code == 2
+    assert "--data" in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"int8": True, "int4": True}, "--int4"),
+        ({"max_drop": "1"}, "--max-drop"),
+        ({"compare_variants": True, "int4": True}, "--int4"),
+        ({"compare_variants": True, "no_check": True}, "--no-check"),
+        ({"int8": True, "max_drop": "much"}, "much"),
+        ({"int8": True, "max_label_drop": "nan"}, "nan"),
+        ({"int8": True, "max_drop": "-1"}, "-1"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_line(options, word: str, run, sample: Path, tmp_path: Path) -> None:
+    with pytest.raises(DanseoError, match=word) as caught:
+        export_run("onnx", ExportRequest(str(run.path), str(tmp_path / "out"), str(sample), options))
+    assert caught.value.exit_code == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_is_one_line(run, folder: Path, sample: Path, tmp_path: Path) -> None:

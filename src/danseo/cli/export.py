@@ -7,7 +7,7 @@ import click
 from danseo.cli import options
 from danseo.cli.options import show_table, show_tables
 from danseo.display.progress import Waiting
-from danseo.language import _
+from danseo.language import _, translate
 
 
 def _check_format(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
@@ -27,7 +27,7 @@ class _ExportCommand(click.Command):
             if option.name not in declared:
                 flag, text = f"--{option.name.replace('_', '-')}", f"{', '.join(formats)}: {option.help}"
                 is_flag = option.metavar is None
-                self.params.append(click.Option([flag], help=text, metavar=option.metavar, is_flag=is_flag))
+                self.params.append(click.Option([flag], help=translate(text), metavar=option.metavar, is_flag=is_flag))
         return super().get_params(ctx)
 
 
@@ -53,7 +53,7 @@ def export_command(
     A bundle may have several runs, one per task.
     """
     from danseo.display.table import Table
-    from danseo.export.base import ExportRequest
+    from danseo.export.base import ExportRefused, ExportRequest
     from danseo.export.registry import export_run, list_formats
 
     if not runs and format_ is None:
@@ -65,6 +65,13 @@ def export_command(
             else _("Missing argument '{name}'.").format(name="RUN")
         )
     given = {name: value for name, value in arguments.items() if value not in (None, False, ())}
-    with Waiting("exporting", quiet=as_json):
-        exported = export_run(format_, ExportRequest(runs[0], out, data_dir, given, runs[1:]))
-    show_tables([Table(f"exported to {format_}", ("what", "value"), list(exported.items()))], as_json, exported)
+    try:
+        with Waiting("exporting", quiet=as_json):
+            exported = dict(export_run(format_, ExportRequest(runs[0], out, data_dir, given, runs[1:])))
+    except ExportRefused as error:
+        show_tables(error.tables, as_json, {"tables": [table.as_dict() for table in error.tables]})
+        raise
+    tables = exported.pop("tables", [])
+    document = exported | ({"tables": [table.as_dict() for table in tables]} if tables else {})
+    facts = [Table(f"exported to {format_}", ("what", "value"), list(exported.items()))] if "out" in exported else []
+    show_tables([*facts, *tables], as_json, document)

@@ -59,12 +59,12 @@ class SettingOption(UniqueOption):
 
     @property
     def help(self) -> str | None:
-        """The meaning of the setting, with its default if no recipe changes it."""
+        """The meaning of the setting in the language of the user, with its default if no recipe changes it."""
         from danseo.config.base import default_values, setting_help
 
         cls = resolve_name(self.config)
         default = default_values(cls).get(self.setting) if "." not in self.setting and not self.is_flag else None
-        return setting_help(self.setting, cls) + (f" [default: {default}]" if default else "")
+        return translate(setting_help(self.setting, cls) + (f" [default: {default}]" if default else ""))
 
     @help.setter
     def help(self, text: str | None) -> None:
@@ -122,13 +122,26 @@ class TranslatedGroup(click.Group):
     def format_help_text(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         click.Command.format_help_text(_translate_help(self), context, formatter)
 
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        click.Command.format_options(_translate_help(self), context, formatter)
+        self.format_commands(context, formatter)
+
 
 def _translate_help(command: AnyCommand) -> AnyCommand:
-    """Return a command whose help is translated paragraph by paragraph."""
+    """Return a command whose help, and that of its options, is translated paragraph by paragraph."""
     if get_language() == "en":
         return command
     translated = copy(command)
     translated.help = "\n\n".join(map(translate, split_help(command)))
+    translated.params = list(map(_translate_option, command.params))
+    return translated
+
+
+def _translate_option(parameter: click.Parameter) -> click.Parameter:
+    """Return a parameter whose help is translated; arguments have none, and settings translate their own."""
+    translated = copy(parameter)
+    if isinstance(translated, click.Option) and not isinstance(translated, SettingOption) and translated.help:
+        translated.help = translate(translated.help)
     return translated
 
 

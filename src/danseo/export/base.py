@@ -1,11 +1,12 @@
 """The interface of an export format: its description, its options and the function that writes it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from danseo.errors import DanseoError
+from danseo.display.table import Table
+from danseo.errors import DanseoError, WorkFailed
 from danseo.runs.index import Record
 from danseo.runs.predictions import read_finished_record
 
@@ -53,6 +54,14 @@ class ExportOption:
     metavar: str | None = None
 
 
+class ExportRefused(WorkFailed):
+    """An export that a check refused; nothing is written, and the tables show the reason."""
+
+    def __init__(self, message: str, tables: Sequence[Table]) -> None:
+        super().__init__(message)
+        self.tables = tables
+
+
 TRUST_REMOTE_CODE = ExportOption("trust_remote_code", "run code that comes with the checkpoint.")
 
 
@@ -63,7 +72,7 @@ class ExportFormat:
     name: str
     description: str
     write: Callable[[ExportRequest], Mapping[str, Any]]
-    """Writes the export and returns facts about it, at least "out". Heavy imports belong inside."""
+    """Writes the export and returns facts: "out" if anything is written, "tables" to show. Heavy imports are inside."""
     packages: tuple[str, ...] = ()
     """Required packages, by the names in extras.py."""
     options: tuple[ExportOption, ...] = ()
