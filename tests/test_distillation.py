@@ -1,7 +1,7 @@
 """Distillation: a run teaches an encoder, on train and on unlabelled text, for every task type."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,25 +42,29 @@ def get_config(name: str, encoder: Path, folder: Path, **settings):
     return quick_config(name, encoder, max_train_samples=TRAIN, evals_per_epoch=1, select_on="dev", **settings)
 
 
+def make_row(name: str, example) -> dict:
+    if name == "sts":
+        return {"sentence1": example.text, "sentence2": example.pair}
+    if name == "mrc":
+        return {"context": example.text, "question": example.question}
+    if name == "wos":
+        roles = ["user" if (len(example.turns) - k) % 2 else "sys" for k in range(len(example.turns))]
+        return {"dialogue": [{"role": r, "text": t} for r, t in zip(roles, example.turns, strict=True)]}
+    if name == "re":
+        marked = {
+            f"{role}_entity": {"word": one.word, "start_idx": one.start, "end_idx": one.end - 1, "type": one.type}
+            for role, one in (("subject", example.subject), ("object", example.object))
+        }
+        return {"sentence": example.text, **marked}
+    return {"words": example.words} if name == "dp" else {"text": example.text}
+
+
 def write_text(path: Path, name: str, sample: Path) -> Path:
     """Write unlabelled lines as `danseo predict` reads them."""
     if name in CUSTOM:
         rows = [{**CUSTOM[name][1](k), "text": f"새 글 {k}"} for k in range(TEXT)]
     else:
-        fields = {"ynat": ("text",), "ner": ("text",), "dp": ("words",), "wos": ("turns",)}
-        keys = fields.get(name, ())
-        examples = read_split(sample, name, "dev", TEXT)
-        rows = [{key: asdict(example)[key] for key in keys} for example in examples]
-        if name == "sts":
-            rows = [{"sentence1": each.text, "sentence2": each.pair} for each in examples]
-        if name == "mrc":
-            rows = [{"context": each.text, "question": each.question} for each in examples]
-        if name == "re":
-            entity = lambda one: {"word": one.word, "start_idx": one.start, "end_idx": one.end - 1, "type": one.type}  # noqa: E731
-            rows = [
-                {"sentence": e.text, "subject_entity": entity(e.subject), "object_entity": entity(e.object)}
-                for e in examples
-            ]
+        rows = [make_row(name, example) for example in read_split(sample, name, "dev", TEXT)]
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
     return path
 
@@ -78,20 +82,22 @@ def test_a_student_of_every_task_type_learns_from_train_and_text(name, sample, e
     text = write_text(tmp_path / "text.jsonl", name, sample)
     student = distill(teacher, config, sample, tmp_path / "runs", text)
     facts = student.read_json("environment.json")["distillation"]
-    assert student.is_finished and student.path != teacher.path
+    assert student.is_finished
+    assert student.path != teacher.path
     assert facts["teacher"] == teacher.path.name
     assert (facts["train"], facts["text"]) == (TRAIN, TEXT)
     assert facts["soft_targets"] == (0 if name == "wos" else TRAIN + TEXT)
     written = (student.path / "scores.json").stat().st_mtime_ns
     again = distill(teacher, config, sample, tmp_path / "runs", text)
-    assert again == student and (student.path / "scores.json").stat().st_mtime_ns == written
+    assert again == student
+    assert (student.path / "scores.json").stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize("name", ["ynat", "sts", "re", "ner", "dp", "mrc"])
 def test_the_teacher_itself_is_nearest_to_its_soft_targets(name, sample, encoder, tmp_path):
     torch.manual_seed(0)
     model = Encoder(get_config(name, encoder, tmp_path), TASKS[name], Workers("cpu"))
-    for weight in model.network.parameters():  # random weights are almost indifferent between answers
+    for weight in model.network.parameters():  # else random weights have no preference
         weight.data *= 2
     examples, head = read_split(sample, name, "dev", 6), model.task_head
     answers = model.predict(examples)
@@ -101,20 +107,18 @@ def test_the_teacher_itself_is_nearest_to_its_soft_targets(name, sample, encoder
         answer = TeacherAnswer(answers[record.example], rows[record.example])
         record.fields["soft_target"] = head.encode_soft_target(examples[record.example], record, answer)
     engine = model._engine()
-    engine.objective = Distillation(head, update_config(model.config, {"distill_weight": 1.0}).train)
     with torch.inference_mode():
+        engine.objective = Distillation(head, update_config(model.config, {"distill_weight": 0.25}).train)
         outputs, batch = engine.forward(features, with_gold=True)
-        near = float(head.soft_loss(outputs, batch))
-        shuffled = {key: value.flip(-1) if value.is_floating_point() else value for key, value in outputs.items()}
-        far = float(head.soft_loss(shuffled, batch))
-        mixed, weight = engine.objective.loss(outputs, batch)
-    base = float(head._relation_loss(outputs, batch)) if name == "dp" else 0.0
-    assert float(mixed) == pytest.approx(near) and float(weight) > 0
-    if name == "sts":
-        far = near + 1.0 if torch.equal(shuffled["logits"], outputs["logits"]) else far
-    assert near - base < 0.5 * far or near - base < 1e-3
-    if name not in ("mrc",):  # a teacher keeps only its best spans
-        assert near - base == pytest.approx(0.0, abs=0.02)
+        near, (hard, weight) = float(head.soft_loss(outputs, batch)), head.loss(outputs, batch)
+        mixed = engine.objective.loss(outputs, batch)
+        others = {k: v + 1 if name == "sts" else v.flip(-1) for k, v in outputs.items() if k != "relations"}
+        far = float(head.soft_loss(outputs | others, batch))
+    assert float(mixed[0]) == pytest.approx(0.75 * float(hard) + 0.25 * near)
+    assert mixed[1] == weight
+    assert near < far
+    if name not in ("dp", "mrc"):  # these have also the loss of relations, or keep only the best spans
+        assert near == pytest.approx(0.0, abs=0.02)
 
 
 def test_soft_cross_entropy_is_zero_for_equal_distributions_and_ignores_unknown_rows():
@@ -124,7 +128,7 @@ def test_soft_cross_entropy_is_zero_for_equal_distributions_and_ignores_unknown_
         assert float(soft_cross_entropy(logits, targets, temperature)) == pytest.approx(0.0, abs=1e-5)
         assert float(soft_cross_entropy(logits.flip(-1), targets, temperature)) > 0.1
     targets[0] = np.nan
-    one = soft_cross_entropy(logits.flip(-1).requires_grad_(), targets, 1.0)
+    one = soft_cross_entropy(logits.flip(-1), targets, 1.0)
     assert float(one) == pytest.approx(float(soft_cross_entropy(logits[1:].flip(-1), targets[1:], 1.0)))
 
 
@@ -140,30 +144,12 @@ def test_only_missing_parts_are_answered_again(sample, encoder, tmp_path, monkey
         path.unlink()
     assert distill(teacher, config, sample, tmp_path / "runs") == student
     after = [targets.part_path(number).stat().st_mtime_ns for number in range(3)]
-    assert after[:2] == before[:2] and after[2] != before[2]
+    assert after[:2] == before[:2]
+    assert after[2] != before[2]
     assert (targets.folder / "targets.json").read_bytes() == summary
-    targets.part_path(0).write_text("", "utf-8")
+    targets.part_path(0).write_text("{}\n", "utf-8")
     with pytest.raises(DanseoError, match="changed"):
         targets.read_answers(TASKS["ynat"], load(TASKS["ynat"], "train", sample))
-
-
-def test_the_student_follows_the_teacher_and_not_the_labels(sample, encoder, tmp_path):
-    config = get_config("ynat", encoder, tmp_path, epochs=30, distill_weight=1.0)
-    teacher = run_experiment(replace_epochs(config, 1), sample, tmp_path / "runs", device="cpu", quiet=True)
-    student = distill(teacher, config, sample, tmp_path / "runs")
-    plain = run_experiment(config, sample, tmp_path / "runs", device="cpu", quiet=True)
-    examples = load(TASKS["ynat"], "train", sample)[:TRAIN]
-    from danseo.models.registry import load_model
-
-    tables = [
-        np.array([list(p.probabilities.values()) for p in load_model(run, "cpu").predict(examples)])
-        for run in (teacher, student, plain)
-    ]
-    assert np.abs(tables[1] - tables[0]).mean() < 0.5 * np.abs(tables[2] - tables[0]).mean()
-
-
-def replace_epochs(config, epochs: int):
-    return update_config(config, {"epochs": epochs})
 
 
 def test_bad_teachers_and_texts_are_refused(invoke, sample, encoder, tmp_path):
@@ -171,21 +157,23 @@ def test_bad_teachers_and_texts_are_refused(invoke, sample, encoder, tmp_path):
     teacher = run_experiment(quick_config("ynat", "linear"), sample, runs, quiet=True).path
     options = ("-m", encoder, "--data", sample, "--runs", runs, "--limit", 8, "--epochs", 1)
     (tmp_path / "bad.jsonl").write_text('{"title": 3}\n', "utf-8")
-    (tmp_path / "empty.txt").write_text("\n\n", "utf-8")
+    (tmp_path / "empty.txt").write_text("", "utf-8")
     cases = {
         ("distill", tmp_path): "finished",
         ("distill", teacher, "--task", "nli"): "nli",
         ("distill", teacher, "--text", tmp_path / "bad.jsonl"): "line 1",
-        ("distill", teacher, "--text", tmp_path / "empty.txt"): "no line",
+        ("distill", teacher, "--text", tmp_path / "empty.txt"): "empty",
         ("distill", teacher, "--text", tmp_path / "missing.txt"): "missing.txt",
     }
     for command, word in cases.items():
         result = invoke(*command, *options)
-        assert result.code == 2 and word in result.complaint, command
+        assert (result.code, word in result.complaint) == (2, True), command
     linear = invoke("distill", teacher, "-m", "linear", "--data", sample, "--runs", runs)
-    assert linear.code == 2 and "encoder" in linear.complaint
+    assert linear.code == 2
+    assert "encoder" in linear.complaint
     other = invoke("train", "nli", *options, "--set", f"train.distill_targets={tmp_path}")
-    assert other.code == 2 and "targets.json" in other.complaint
+    assert other.code == 2
+    assert "targets.json" in other.complaint
     assert [path.name for path in runs.glob("*/config.toml")] == ["config.toml"]
     assert not list(runs.glob("targets/*/part*"))
 

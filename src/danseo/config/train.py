@@ -89,7 +89,7 @@ class TrainSettings(OptimizationSettings):
     """Encoders: a CSV of guid,weight (danseo mine writes one); examples are sampled by weight, others have 1."""
     distill_targets: Text = ""
     """Encoders: a folder of soft targets that `danseo distill` makes; its unlabelled text is learned too."""
-    distill_weight: Ratio = 0.5
+    distill_weight: Ratio = 0.8
     """distill_targets: ratio of the loss that compares with the teacher; the rest is the loss of the labels."""
     distill_temperature: PositiveAmount = 1.0
     """distill_targets: divides the logits of teacher and student; above 1, less likely labels count more."""
