@@ -18,7 +18,7 @@ from danseo.files import content_sha256, write_atomically
 from danseo.inference.predict import guess_format, open_input, open_model, read_groups
 from danseo.language import _
 from danseo.launcher import is_first_process
-from danseo.models.base import LoadOptions
+from danseo.models.base import Answers, LoadOptions
 from danseo.models.encoder.heads import get_head_class
 from danseo.models.registry import check_family
 from danseo.runs.lock import lock_folder_on_first_process
@@ -106,7 +106,7 @@ def _write_targets(
         if not workers.broadcast(path.is_file()):
             answers = model.predict(part)
             if not text:
-                _require_soft_targets(teacher, TeacherAnswer(answers[0], answers.evidence))
+                _require_soft_targets(teacher, answers)
             if is_first:
                 if answers.evidence is not None:
                     write_atomically(path.with_suffix(".npz"), pack_npz(answers.evidence))
@@ -120,9 +120,12 @@ def _write_targets(
     workers.barrier()
 
 
-def _require_soft_targets(teacher: Teacher, answer: TeacherAnswer) -> None:
+def _require_soft_targets(teacher: Teacher, answers: Answers) -> None:
     """Refuse a teacher that gives only answers, if there is no text that they could label."""
-    if not get_head_class(teacher.task).has_soft_target(answer):
+    rows: Sequence[Any] = [None] * len(answers)
+    if answers.evidence is not None:
+        rows = teacher.task.type.unpack_arrays(teacher.task, answers.evidence)
+    if not any(map(get_head_class(teacher.task).has_soft_target, map(TeacherAnswer, answers, rows))):
         raise DanseoError(
             _("{path} gives no probabilities, so train teaches nothing new; name unlabelled text with --text").format(
                 path=teacher.run.path

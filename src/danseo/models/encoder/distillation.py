@@ -31,7 +31,7 @@ class Distillation:
         answers = self.targets.read_answers(task, train)
         if not answers:
             raise DanseoError(f"{self.targets.folder} is for other training examples; run `danseo distill` again")
-        soft = {guid: answer for guid, answer in answers.items() if head.has_soft_target(answer)}
+        soft = answers if any(map(head.has_soft_target, answers.values())) else {}
         teacher, text = self.targets.read_summary(task)["teacher"], sum(e.guid.startswith("text:") for e in train)
         self.summary = {"teacher": teacher, "train": len(train) - text, "text": text, "soft_targets": len(soft)}
         if not soft:
@@ -45,8 +45,11 @@ class Distillation:
         if not self.summary["soft_targets"]:
             text = _("{teacher} gives no probabilities: its answers to {text:,} texts are learned as labels")
         else:
-            text = _("{teacher} gives probabilities for {soft_targets:,} of {train:,} examples and {text:,} texts")
-        return text.format(**self.summary)
+            text = _("{teacher} gives probabilities for {soft:,} of {all:,} examples, of which {text:,} are unlabelled")
+        found = self.summary
+        return text.format(
+            teacher=found["teacher"], soft=found["soft_targets"], all=found["train"] + found["text"], text=found["text"]
+        )
 
     def begin_step(self, number: int, batch: Sequence[Features]) -> None:
         self.task_head.begin_step(number, batch)

@@ -96,7 +96,7 @@ class TaggingHead(TaskHead):
 
     @staticmethod
     def has_soft_target(answer: TeacherAnswer) -> bool:
-        return answer.row is not None
+        return answer.row is not None and bool(((answer.row > 0) & (answer.row < 1)).any())  # not 1 for its answer
 
     def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Array:
         """Return the distribution of the first character of each token."""
