@@ -19,7 +19,9 @@ from danseo.experiment import run_experiment  # noqa: E402
 from danseo.models.base import LoadOptions  # noqa: E402
 from danseo.models.encoder.distillation import Distillation  # noqa: E402
 from danseo.models.encoder.heads.losses import soft_cross_entropy  # noqa: E402
+from danseo.models.encoder.heads.tagging import TaggingHead  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
+from danseo.records import Prediction, QuestionExample, TextExample  # noqa: E402
 from danseo.runs.soft_targets import SoftTargets, TeacherAnswer  # noqa: E402
 from danseo.runs.store import Run  # noqa: E402
 from danseo.tasks import TASKS, get_task  # noqa: E402
@@ -202,10 +204,16 @@ def test_another_text_makes_another_run_and_the_command_prints_scores(invoke, sa
     assert (config.train.distill_weight, config.train.distill_temperature) == (0.7, 2.0)
 
 
+def test_tags_without_a_probability_between_0_and_1_are_only_answers():
+    certain = np.eye(3, dtype=np.float16)
+    prediction = Prediction("1", ("O", "O", "O"))
+    assert not TaggingHead.has_soft_target(TeacherAnswer(prediction, certain))
+    assert not TaggingHead.has_soft_target(TeacherAnswer(prediction, None))
+    assert TaggingHead.has_soft_target(TeacherAnswer(prediction, certain * 0.9 + 0.03))
+
+
 def test_answers_that_cannot_be_gold_are_left_out():
     ynat, mrc = TASKS["ynat"], TASKS["mrc"]
-    from danseo.records import QuestionExample, TextExample
-
     title = TextExample("1", "제목", None)
     assert ynat.type.with_answer(ynat, title, "") is None
     assert ynat.type.with_answer(ynat, title, "정치") == replace(title, gold="정치")

@@ -61,7 +61,7 @@ def open_teacher(path: Path, task: Task | None, text: Path | None) -> Teacher:
         raise DanseoError(_("not a finished run: {path}; `danseo runs` lists them").format(path=path))
     own = run.task
     if own.custom and task is None:
-        raise DanseoError(_("{path} is a run of your own task; name its file with --task").format(path=path))
+        raise DanseoError(_("{path} is a run of a custom task; name the task file with --task").format(path=path))
     task = task or get_task(own.name)
     if (task.name, task.type, task.labels) != (own.name, own.type, own.labels):
         other = "other labels" if task.name == own.name else f"the task {own.name}"
