@@ -69,8 +69,9 @@ class RegressionHead(TaskHead):
         return np.array(answer.prediction.answer if answer else np.nan, dtype=np.float32)
 
     def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
-        errors = outputs["logits"].float().squeeze(-1) - batch["soft_target"].nan_to_num()
-        return (errors**2).masked_fill(batch["soft_target"].isnan(), 0.0).sum()
+        targets: Tensor = batch["soft_target"]
+        errors = outputs["logits"].float().squeeze(-1) - targets.nan_to_num()
+        return (errors**2).masked_fill(targets.isnan(), 0.0).sum()
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
         return [{"number": float(row[0])} for row in to_array(outputs["logits"])]
