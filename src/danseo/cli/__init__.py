@@ -14,6 +14,7 @@ import click
 from danseo import __version__
 from danseo.cli import options
 from danseo.cli.data import data_command
+from danseo.cli.distill import distill_command
 from danseo.cli.ensemble import ensemble_command, soup_command
 from danseo.cli.export import export_command
 from danseo.cli.info import (
@@ -62,6 +63,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
         mine_command,
         ensemble_command,
         soup_command,
+        distill_command,
     ),
     _("Masked language models"): (probe_command, pretrain_command, coref_command),
     _("Data, tasks and help"): (tasks_command, data_command, docs_command, doctor_command, completion_command),

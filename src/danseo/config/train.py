@@ -87,6 +87,12 @@ class TrainSettings(OptimizationSettings):
     """Second pass with every matrix moved by this ratio of its norm along the gradient (AWP); 0 is off, 0.001 usual."""
     example_weights: Text = ""
     """Encoders: a CSV of guid,weight (danseo mine writes one); examples are sampled by weight, others have 1."""
+    distill_targets: Text = ""
+    """Encoders: a folder of soft targets that `danseo distill` makes; its unlabelled text is learned too."""
+    distill_weight: Ratio = 0.8
+    """distill_targets: ratio of the loss that compares with the teacher; the rest is the loss of the labels."""
+    distill_temperature: PositiveAmount = 1.0
+    """distill_targets: divides the logits of teacher and student; above 1, less likely labels count more."""
     augment: Text = ""
     """Extra examples made of train, by comma: aeda (punctuation), and for re swap (entities), inverse (relations)."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from danseo.tasktypes.decoding.arrays import Array
+from danseo.tasktypes.decoding import Array
 
 FP32 = "fp32"
 _BLOCK = (

@@ -87,7 +87,7 @@ def predict_lines(
 
     Of several processes, the first reads and writes; all of them predict.
     """
-    style = style or _guess_format(output)
+    style = style or guess_format(output)
     bad = done = 0
     workers = join_processes(device)
     is_first = workers.rank == 0
@@ -102,7 +102,7 @@ def predict_lines(
         write = get_writer(style, task)
         with open_output(output if is_first else Path(os.devnull)) as sink:
             sink.write(BYTE_ORDER_MARK if style == "csv" and output else "")
-            groups = _read_groups(source, batch, task, source_format or _guess_format(Path(file)), encoding)
+            groups = read_groups(source, batch, task, source_format or guess_format(Path(file)), encoding)
             while (rows := workers.broadcast(next(map(list, groups), None))) is not None:
                 good, unread = _read_rows(rows, task, with_pos=model.reads_pos)
                 for line in unread[: max(0, _MAX_MESSAGES - bad) if is_first else 0]:
@@ -137,7 +137,7 @@ def _report_bad_lines(bad: int, done: int) -> None:
         )
 
 
-def _read_groups(
+def read_groups(
     source: BinaryIO, batch: int, task: Task, source_format: str, encoding: str | None
 ) -> Iterator[Iterable[NumberedLine | BadLine]]:
     """Yield groups of lines or table rows, and at the end the rest of an unfinished row."""
@@ -157,7 +157,7 @@ def _read_groups(
         yield table.finish()
 
 
-def _guess_format(path: Path | None) -> str:
+def guess_format(path: Path | None) -> str:
     """Return csv or conll by the suffix, else JSON lines."""
     name = path.name.removesuffix(".gz") if path else ""
     return "csv" if name.endswith(".csv") else "conll" if name.endswith((".conll", ".conllu")) else "jsonl"

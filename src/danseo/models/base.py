@@ -166,6 +166,8 @@ class Family:
     """Whether it trains with torch (epochs, device, checkpoints); baselines, spaCy and servers do not."""
     supports_example_weights: bool = False
     """Whether its models sample training examples by weight (train.example_weights)."""
+    supports_distillation: bool = False
+    """Whether its models learn from soft targets (train.distill_targets)."""
     check_available: Callable[[str], object] = lambda model: None
     """Refuse a model that is neither on this machine nor, if the network may be used, on the Hub."""
     is_deterministic: bool = True

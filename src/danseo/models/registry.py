@@ -44,6 +44,7 @@ _ENCODER = Family(
     load=_import_later("encoder.model:load_encoder"),
     count_parameters=model_info.size_of,
     supports_example_weights=True,
+    supports_distillation=True,
     export_formats=("onnx",),
     check_available=model_info.find,
     load_config=model_info.configuration,
@@ -156,6 +157,8 @@ def check_config_for_task(config: RunConfig, task: Task, family: Family | None =
         raise DanseoError(
             f"train.example_weights: {config.model} takes every example once; leave it out, or use an encoder"
         )
+    if config.train.distill_targets and not family.supports_distillation:
+        raise DanseoError(f"train.distill_targets: {config.model} learns from labels only; use an encoder")
     if config.train.sharding == "full":
         _check_sharding(config, family)
     family.check_config(config, task)

@@ -10,6 +10,7 @@ from danseo.files import content_sha256
 from danseo.hub import find_model_folder
 from danseo.models.base import Family
 from danseo.runs.naming import shorten_model
+from danseo.runs.soft_targets import SUMMARY
 from danseo.runs.store import Run, find_run_path, hash_folder
 from danseo.tasks import get_task
 from danseo.tasktypes.base import Task
@@ -44,9 +45,11 @@ def compute_identity(config: RunConfig, hashes: dict[str, str], family: Family) 
     """Return the hashes of the data files and of everything else that the results depend on."""
     folder = find_model_folder(family.locate_checkpoint(config.model))
     custom, weights = get_task(config.task).custom, config.train.example_weights
+    targets = config.train.distill_targets
     return {
         **hashes,
         **({"train.example_weights": content_sha256(Path(weights))} if weights else {}),  # wherever the file is
+        **({"train.distill_targets": content_sha256(Path(targets) / SUMMARY)} if targets else {}),
         **({"model": hash_folder(folder)} if folder else {}),
         **({"task": custom.identity} if custom else {}),
     }

@@ -14,6 +14,7 @@ from danseo.data.augmentation import augment_examples
 from danseo.data.dev_split import split_fold
 from danseo.errors import DataError
 from danseo.files import quote, read_text, write_atomically
+from danseo.runs.soft_targets import SoftTargets
 from danseo.tasktypes.base import Task
 
 _MAX_NAMED = 5  # labels in a note
@@ -40,7 +41,10 @@ def load_run_data(config: RunConfig, task: Task, root: Path) -> RunData:
     check_example_weights(config, train)
     train = train[: config.max_train_samples or None]
     train, fold = split_fold(task, train, config.n_folds, config.fold) if config.n_folds else (train, [])
-    return RunData(augment_examples(task, train, config.train.augment, config.seed), dev, fold)
+    train = augment_examples(task, train, config.train.augment, config.seed)
+    if config.train.distill_targets:
+        train += SoftTargets(Path(config.train.distill_targets)).label_text(task)
+    return RunData(train, dev, fold)
 
 
 def check_example_weights(config: RunConfig, train: Sequence[Any]) -> None:

@@ -54,7 +54,7 @@ class Planner:
         self.parameters: dict[str, float] = {}
         self.unseen: list[str] = []
         """Models of the Hub that are not on this machine; their size is unknown."""
-        self._identities: dict[tuple[str, str, str], dict[str, str]] = {}
+        self._identities: dict[tuple[str, ...], dict[str, str]] = {}
 
     def point(self, config: RunConfig) -> Point:
         """Return the run of a config; check its data, its model and its directory."""
@@ -92,7 +92,7 @@ class Planner:
         self.examples[name] = counts
 
     def _identity(self, config: RunConfig) -> dict[str, str]:
-        key = config.task, config.model, config.train.example_weights
+        key = config.task, config.model, config.train.example_weights, config.train.distill_targets
         if key not in self._identities:
             if config.train.example_weights:
                 check_example_weights(config, find.load(get_task(config.task), "train", self.root))
@@ -121,6 +121,7 @@ def _check_directory(point: Point) -> None:
         *incidental_names(RunConfig),
         "model",
         "train.example_weights",
+        "train.distill_targets",
         *(() if {planned["task"], existing["task"]} <= {*TASKS} else ("task",)),
     )
     differing = [name for name in planned if planned[name] != existing[name] and name not in ignored]

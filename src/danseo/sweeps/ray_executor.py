@@ -239,7 +239,7 @@ def remote_work(order: Order, mark: str | None, do_work: Work, folder: str) -> R
 def _make_paths_absolute(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings with absolute paths; nodes have other current folders, and content identifies a run."""
     names = ["model"] if Path(settings["model"]).is_dir() else []
-    names += ["train.example_weights"] if settings.get("train.example_weights") else []
+    names += [name for name in ("train.example_weights", "train.distill_targets") if settings.get(name)]
     return settings | {name: str(Path(settings[name]).resolve()) for name in names}
 
 

@@ -251,6 +251,10 @@ class TaskType(ABC):
         """Return the gold as an answer."""
         return example.gold
 
+    def with_answer(self, task: Task, example: Any, answer: Any) -> Any | None:
+        """Return the example with an answer as its gold; None if the answer cannot be gold."""
+        return None if self.has_single_label and answer not in task.labels else replace(example, gold=answer)
+
     def most_frequent(self, golds: Sequence[Any]) -> Any:
         """Return what `majority_answer` needs from the golds: the most frequent label, or the mean; None if nothing."""
         return None

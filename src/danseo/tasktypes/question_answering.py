@@ -92,6 +92,12 @@ class QuestionAnswering(TaskType):
     def gold_answer(self, example: Any) -> Any:
         return example.gold[0] if example.gold else ""
 
+    def with_answer(self, task: Task, example: Any, answer: Any) -> Any | None:
+        start = example.text.find(answer)
+        if start < 0:  # a language model may write what the passage does not have
+            return None
+        return replace(example, gold=(answer,) if answer else (), starts=(start,) if answer else ())
+
     def majority_answer(self, example: Any, most_frequent: Any) -> Any:
         return ""
 

@@ -15,7 +15,9 @@ from danseo.errors import DanseoError, DataError, WorkFailed
 from danseo.files import to_finite
 from danseo.models.base import Answers, Events, LoadOptions, TrainResult, choose_select_positions
 from danseo.models.checkpoint import apply_trust
+from danseo.models.encoder.distillation import Distillation
 from danseo.models.encoder.heads import get_head_class
+from danseo.models.encoder.heads.base import TaskHead
 from danseo.models.encoder.network import Network, load_encoder_tokenizer, load_network, save_network
 from danseo.models.encoder.tokenizer_report import TokenizerReport, make_tokenizer_report
 from danseo.records import Prediction
@@ -59,6 +61,7 @@ class Encoder:
             freeze(self.network, config.train.freeze)
         self.frozen = sum(weight.numel() for weight in self.network.parameters() if not weight.requires_grad)
         self.mode: ComputeConfig | None = None
+        self.objective: TaskHead | Distillation = self.task_head
 
     @property
     def reads_pos(self) -> bool:
@@ -77,6 +80,8 @@ class Encoder:
         if self.workers.is_first:
             events.run.write_json("preflight.json", cost.as_dict())
         events.note(cost.line())
+        if isinstance(self.objective, Distillation):
+            events.note(self.objective.line())
         self.workers.barrier()
         progress = self.train_steps(events)
         events.work_on("scoring the averaged weights")
@@ -97,6 +102,9 @@ class Encoder:
         """Encode train and dev once; return the tokenizer report."""
         self.train_features = self.task_head.encode(train, with_gold=True)
         self.train_weights = self._weights(train)
+        if self.config.train.distill_targets:
+            self.objective = Distillation(self.task_head, self.config.train)
+            self.objective.add_soft_targets(train, self.train_features)
         self.prepare_dev(dev)
         for examples, features in ((train, self.train_features), (self.dev, self.dev_features)):
             self.task_head.check_inputs(examples, features)
@@ -160,6 +168,7 @@ class Encoder:
             "attention": self.mode.attention if self.mode else None,
             **describe_conditions(self.workers),
             "frozen_parameters": self.frozen,
+            **({"distillation": self.objective.summary} if isinstance(self.objective, Distillation) else {}),
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
         }
 
@@ -177,7 +186,7 @@ class Encoder:
             self.mode = self.mode or choose_compute_config(self.network, train, self.workers, run, on_note, series)
         self.mode.apply_to(self.network)
         tokens, alpha = self.config.train.max_batch_tokens, self.config.encoder.rdrop_alpha
-        return Engine(self.network, self.task_head, self.workers, self.mode, tokens, on_note, alpha)
+        return Engine(self.network, self.objective, self.workers, self.mode, tokens, on_note, alpha)
 
     def _select_split(self) -> tuple[list[Any], list[Features]]:
         """Return the dev examples that select the checkpoint and their features, renumbered."""

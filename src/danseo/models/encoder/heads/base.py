@@ -15,6 +15,7 @@ from danseo.config.train import TrainSettings
 from danseo.models.base import Answers
 from danseo.models.encoder.settings import EncoderSettings
 from danseo.models.encoder.tokenizer import EncoderTokenizer
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.tasktypes.base import Task
 from danseo.training.features import Array, Features, Outputs, pad_rows
 
@@ -112,6 +113,25 @@ class TaskHead(ABC):
     @abstractmethod
     def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
         """Return one prediction per example, in order, with what ensembles need."""
+
+    # Distillation: soft targets are NaN where the teacher gave none.
+
+    @staticmethod
+    def has_soft_target(answer: TeacherAnswer) -> bool:
+        """Return whether an answer of a teacher has more than its label or text."""
+        return answer.prediction.probabilities is not None
+
+    def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Array:
+        """Return the soft target of a record."""
+        raise NotImplementedError
+
+    def collate_soft_targets(self, features: Sequence[Features]) -> Array:
+        """Return the soft targets of a batch."""
+        return np.stack([record.fields["soft_target"] for record in features])
+
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        """Return how far the outputs are from the soft targets, summed as in loss()."""
+        raise NotImplementedError
 
     def fit_thresholds(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> None:
         """Fit the thresholds of decoding on gold examples, such as that of no answer."""

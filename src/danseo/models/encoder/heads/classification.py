@@ -14,6 +14,7 @@ from danseo.models.encoder.heads.base import TaskHead, log_softmax
 from danseo.models.encoder.settings import EncoderSettings
 from danseo.models.encoder.tokenizer import EncoderTokenizer, TokenizedText
 from danseo.records import Prediction
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.tasktypes.base import Task
 from danseo.training.features import Array, Features, Outputs, to_array
 
@@ -116,6 +117,15 @@ class ClassificationHead(TaskHead):
                 losses, labels == self.task.labels.index(self.task.nothing), self.hard_share
             )
         return (weights * losses).sum(), weights.sum()
+
+    def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Array:
+        named = (answer.prediction.probabilities if answer else None) or {}
+        return np.array([named.get(label, 0.0 if named else np.nan) for label in self.task.labels], dtype=np.float32)
+
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        from danseo.models.encoder.heads.losses import soft_cross_entropy
+
+        return soft_cross_entropy(outputs["logits"], batch["soft_target"], self.train.distill_temperature)
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
         return [{"logits": row} for row in to_array(outputs["logits"])]

@@ -15,6 +15,7 @@ from danseo.models.base import Answers
 from danseo.models.encoder.heads.base import TaskHead
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.records import DialogueExample, Prediction
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.tasktypes.dialogue_state import slot_of
 from danseo.text.normalization import compose
 from danseo.training.features import IGNORED, Array, Features, Outputs, pad_rows, to_array
@@ -49,6 +50,10 @@ class DialogueStateHead(TaskHead):
         self.uses_pooler = self._official
         if not self._official:
             self._closing.discard(self.tokenizer.unk_id)
+
+    @staticmethod
+    def has_soft_target(answer: TeacherAnswer) -> bool:
+        return False
 
     @property
     def _official(self) -> bool:

@@ -26,6 +26,22 @@ def position_cross_entropy(
     return losses.masked_fill(~counted, 0.0).sum(), counted.sum().float()
 
 
+def soft_cross_entropy(logits: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """Return temperature² KL(teacher || student), summed over the rows; a row with NaN does not count."""
+    is_known = ~targets.isnan().any(-1)
+    teacher = targets.nan_to_num().float() ** (1 / temperature)
+    teacher = teacher / teacher.sum(-1, keepdim=True).clamp(min=1e-12)
+    student = functional.log_softmax(logits.float() / temperature, dim=-1)
+    divergences = functional.kl_div(student, teacher, reduction="none").sum(-1)
+    return temperature**2 * divergences.masked_fill(~is_known, 0.0).sum()
+
+
+def soft_binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross-entropy of each yes-or-no decision with the teacher's probability; 0 for NaN."""
+    errors = functional.binary_cross_entropy_with_logits(logits.float(), targets.nan_to_num(), reduction="none")
+    return errors.masked_fill(targets.isnan(), 0.0)
+
+
 def compute_balanced_weights(labels: Sequence[int], classes: int) -> Tensor:
     """Return inverse-frequency class weights with mean 1; an absent class gets 1."""
     counts = np.bincount(np.asarray(labels), minlength=classes)

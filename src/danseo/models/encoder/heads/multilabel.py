@@ -57,6 +57,11 @@ class MultilabelHead(ClassificationHead):
         )
         return losses.mean(dim=-1).sum(), losses.new_full((), len(golds))
 
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        from danseo.models.encoder.heads.losses import soft_binary_cross_entropy
+
+        return soft_binary_cross_entropy(outputs["logits"], batch["soft_target"]).mean(dim=-1).sum()
+
     def decode(self, examples: Sequence[Any], features: Sequence[Features], outputs: Sequence[Outputs]) -> Answers:
         labels = self.task.labels
         predictions = []

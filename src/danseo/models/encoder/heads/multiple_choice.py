@@ -12,6 +12,7 @@ from danseo.models.base import Answers
 from danseo.models.encoder.heads.base import TaskHead, log_softmax
 from danseo.models.encoder.heads.classification import encode_texts
 from danseo.records import Prediction, TextExample
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.training.features import Array, Features, Outputs, to_array
 
 if TYPE_CHECKING:
@@ -28,15 +29,15 @@ class MultipleChoiceHead(TaskHead):
 
     def encode(self, examples: Sequence[Any], *, with_gold: bool) -> list[Features]:
         pairs = [
-            (number, TextExample(example.guid, text=example.text, pair=choice, gold=None), label == example.gold)
+            (number, TextExample(example.guid, text=example.text, pair=choice, gold=label), label == example.gold)
             for number, example in enumerate(examples)
             for label, choice in zip(self.task.labels, example.choices, strict=True)
         ]
         features = encode_texts([pair for _, pair, _ in pairs], self)
         found = []
-        for record, (number, _, is_right) in zip(features, pairs, strict=True):
+        for record, (number, pair, is_right) in zip(features, pairs, strict=True):
             fields = {**record.fields, **({"right": float(is_right)} if with_gold else {})}
-            found.append(replace(record, example=number, fields=fields))
+            found.append(replace(record, example=number, fields=fields | {"choice": pair.gold}))
         return found
 
     def collate(self, features: Sequence[Features], with_gold: bool) -> dict[str, Array]:
@@ -48,6 +49,15 @@ class MultipleChoiceHead(TaskHead):
         logits = outputs["logits"].float().squeeze(-1)
         error = functional.binary_cross_entropy_with_logits(logits, batch["right"], reduction="sum")
         return error, error.new_full((), len(batch["right"]))
+
+    def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Array:
+        named = (answer.prediction.probabilities if answer else None) or {}
+        return np.array(named.get(record.fields["choice"], np.nan), dtype=np.float32)
+
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        from danseo.models.encoder.heads.losses import soft_binary_cross_entropy
+
+        return soft_binary_cross_entropy(outputs["logits"].squeeze(-1), batch["soft_target"]).sum()
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
         return [{"number": float(row[0])} for row in to_array(outputs["logits"])]

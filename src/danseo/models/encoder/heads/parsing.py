@@ -11,6 +11,7 @@ from danseo.errors import DanseoError
 from danseo.models.base import Answers
 from danseo.models.encoder.heads.base import TaskHead, log_softmax
 from danseo.records import ParseExample, Prediction
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.tasks.klue.dp import TAGS
 from danseo.tasktypes.decoding import FLOOR, find_best_tree
 from danseo.training.features import IGNORED, Features, Outputs, pad_rows, to_array
@@ -93,16 +94,48 @@ class ParsingHead(TaskHead):
             self.class_weights = compute_balanced_weights(relations, len(self.task.labels))
 
     def loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        from danseo.models.encoder.heads.losses import NOWHERE, position_cross_entropy, weighted_cross_entropy
+        from danseo.models.encoder.heads.losses import NOWHERE, position_cross_entropy
 
-        arcs, relations, heads = outputs["arcs"], outputs["relations"], batch["heads"]
-        smoothing = self.config.label_smoothing
-        head_loss, words = position_cross_entropy(arcs, heads, arcs > NOWHERE / 2, smoothing)
+        arcs, smoothing = outputs["arcs"], self.config.label_smoothing
+        head_loss, words = position_cross_entropy(arcs, batch["heads"], arcs > NOWHERE / 2, smoothing)
+        return head_loss + self._relation_loss(outputs, batch), words
+
+    def _relation_loss(self, outputs: dict[str, Tensor], batch: dict[str, Tensor]) -> Tensor:
+        from danseo.models.encoder.heads.losses import weighted_cross_entropy
+
+        relations, heads = outputs["relations"], batch["heads"]
         if relations.dim() == 4:  # scored for all heads
             relations = relations.take_along_dim(heads.clamp(min=0)[..., None, None], dim=2).squeeze(2)
         labels = batch["relations"].flatten()
-        relation_loss, _ = weighted_cross_entropy(relations.flatten(0, 1), labels, self.class_weights, smoothing)
-        return head_loss + relation_loss, words
+        smoothing = self.config.label_smoothing
+        return weighted_cross_entropy(relations.flatten(0, 1), labels, self.class_weights, smoothing)[0]
+
+    @staticmethod
+    def has_soft_target(answer: TeacherAnswer) -> bool:
+        return answer.row is not None
+
+    def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Any:
+        """Return the distribution of heads of the kept words."""
+        kept = len(record.fields["first"])
+        if answer is None or answer.row is None:
+            return np.full((kept, kept + 1), np.nan, dtype=np.float32)
+        return np.exp(answer.row[0][:kept, : kept + 1].astype(np.float32))
+
+    def collate_soft_targets(self, features: Sequence[Features]) -> Any:
+        size = max(len(record.fields["first"]) for record in features)
+        batch = np.full((len(features), size, size + 1), np.nan, dtype=np.float32)
+        for row, record in zip(batch, features, strict=True):
+            kept = len(record.fields["first"])
+            row[:kept] = 0.0
+            row[:kept, : kept + 1] = record.fields["soft_target"]
+        return batch
+
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        """Return the loss of the heads; a teacher names one relation per head, so relations are those of the labels."""
+        from danseo.models.encoder.heads.losses import soft_cross_entropy
+
+        arcs = soft_cross_entropy(outputs["arcs"], batch["soft_target"], self.train.distill_temperature)
+        return arcs + self._relation_loss(outputs, batch)
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
         arcs = to_array(outputs["arcs"])

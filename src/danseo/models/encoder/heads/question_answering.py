@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from danseo.models.base import Answers
-from danseo.models.encoder.heads.base import TaskHead
+from danseo.models.encoder.heads.base import TaskHead, log_softmax
 from danseo.models.encoder.heads.classification import collate_sides
 from danseo.models.encoder.tokenizer import EncoderTokenizer, TokenizedText
 from danseo.records import Prediction, QuestionExample
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.tasktypes.decoding import Candidates, fit_no_answer_threshold
 from danseo.training.features import Array, Features, Outputs, split_row
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+_LOGITS = ("start_logits", "end_logits")
 _WORD_ENDS = " \t\r\n\u202f"  # where the official code splits passages into words
 
 
@@ -96,13 +98,48 @@ class QuestionAnsweringHead(TaskHead):
         from danseo.models.encoder.heads.losses import position_cross_entropy
 
         texts, smoothing = batch["texts"], self.config.label_smoothing
-        starts, ends = (texts.pad(outputs[name]) for name in ("start_logits", "end_logits"))
+        starts, ends = (texts.pad(outputs[name]) for name in _LOGITS)
         starts, windows = position_cross_entropy(starts, batch["start"], texts.mask, smoothing)
         ends, _ = position_cross_entropy(ends, batch["end"], texts.mask, smoothing)
         return (starts + ends) / 2, windows
 
+    @staticmethod
+    def has_soft_target(answer: TeacherAnswer) -> bool:
+        return answer.row is not None
+
+    def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Array:
+        """Return the probabilities of starts and of ends; what is not in the window counts for the first token."""
+        if answer is None or answer.row is None:
+            return np.full((2, len(record)), np.nan, dtype=np.float32)
+        targets = np.zeros((2, len(record)), dtype=np.float32)
+        scores = np.exp(log_softmax(np.array([score for _, score in answer.row])))
+        for (text, _), probability in zip(answer.row, scores.tolist(), strict=True):
+            known = example if text in example.gold else self.task.type.with_answer(self.task, example, text)
+            start, end = find_gold_positions(known or replace(example, gold=()), record)
+            targets[0, start] += probability
+            targets[1, end] += probability
+        return targets
+
+    def collate_soft_targets(self, features: Sequence[Features]) -> Array:
+        batch = np.zeros((len(features), 2, max(map(len, features))), dtype=np.float32)
+        for row, record in zip(batch, features, strict=True):
+            row[:, : len(record)] = record.fields["soft_target"]
+        return batch
+
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        from danseo.models.encoder.heads.losses import NOWHERE, soft_cross_entropy
+
+        texts, temperature = batch["texts"], self.train.distill_temperature
+        starts, ends = (texts.pad(outputs[name]).masked_fill(~texts.mask, NOWHERE) for name in _LOGITS)
+        targets = batch["soft_target"]
+        losses = (
+            soft_cross_entropy(starts, targets[:, 0], temperature),
+            soft_cross_entropy(ends, targets[:, 1], temperature),
+        )
+        return (losses[0] + losses[1]) / 2
+
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
-        starts, ends = (split_row(outputs[name], features) for name in ("start_logits", "end_logits"))
+        starts, ends = (split_row(outputs[name], features) for name in _LOGITS)
         return [{"start": start, "end": end} for start, end in zip(starts, ends, strict=True)]
 
     def decode(

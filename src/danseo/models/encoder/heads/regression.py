@@ -14,6 +14,7 @@ from danseo.models.encoder.heads.classification import collate_sides, encode_tex
 from danseo.models.encoder.settings import EncoderSettings
 from danseo.models.encoder.tokenizer import EncoderTokenizer
 from danseo.records import Prediction
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.tasktypes.base import Task
 from danseo.training.features import Array, Features, Outputs, to_array
 
@@ -59,6 +60,18 @@ class RegressionHead(TaskHead):
 
         error = functional.mse_loss(outputs["logits"].float().squeeze(-1), batch["label"], reduction="sum")
         return error, error.new_full((), len(batch["label"]))
+
+    @staticmethod
+    def has_soft_target(answer: TeacherAnswer) -> bool:
+        return True
+
+    def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Array:
+        return np.array(answer.prediction.answer if answer else np.nan, dtype=np.float32)
+
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        targets: Tensor = batch["soft_target"]
+        errors = outputs["logits"].float().squeeze(-1) - targets.nan_to_num()
+        return (errors**2).masked_fill(targets.isnan(), 0.0).sum()
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
         return [{"number": float(row[0])} for row in to_array(outputs["logits"])]

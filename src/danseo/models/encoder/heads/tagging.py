@@ -12,6 +12,7 @@ from danseo.models.encoder.heads.base import TaskHead, log_softmax
 from danseo.models.encoder.heads.official_tagging import decode_official_tags, encode_official
 from danseo.models.encoder.tokenizer import TokenizedText
 from danseo.records import Prediction
+from danseo.runs.soft_targets import TeacherAnswer
 from danseo.tasktypes.decoding import (
     Array,
     compute_character_probabilities,
@@ -92,6 +93,27 @@ class TaggingHead(TaskHead):
 
         smoothing = self.config.label_smoothing
         return weighted_cross_entropy(outputs["logits"], batch["labels"], self.class_weights, smoothing)
+
+    @staticmethod
+    def has_soft_target(answer: TeacherAnswer) -> bool:
+        return answer.row is not None and bool(((answer.row > 0) & (answer.row < 1)).any())  # not 1 for its answer
+
+    def encode_soft_target(self, example: Any, record: Features, answer: TeacherAnswer | None) -> Array:
+        """Return the distribution of the first character of each token."""
+        targets = np.full((len(record), len(self.task.labels)), np.nan, dtype=np.float16)
+        if answer and answer.row is not None:
+            positions = record.fields["positions"]
+            targets[positions >= 0] = answer.row[positions[positions >= 0]]
+            targets[~targets.any(axis=1)] = np.nan  # the teacher has no token there
+        return targets
+
+    def collate_soft_targets(self, features: Sequence[Features]) -> Array:
+        return np.concatenate([record.fields["soft_target"] for record in features])
+
+    def soft_loss(self, outputs: dict[str, Tensor], batch: dict[str, Any]) -> Tensor:
+        from danseo.models.encoder.heads.losses import soft_cross_entropy
+
+        return soft_cross_entropy(outputs["logits"], batch["soft_target"], self.train.distill_temperature)
 
     def unpack(self, outputs: dict[str, Any], batch: dict[str, Any], features: Sequence[Features]) -> list[Outputs]:
         return [{"logits": rows} for rows in split_row(outputs["logits"], features)]
