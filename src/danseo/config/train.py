@@ -88,7 +88,7 @@ class TrainSettings(OptimizationSettings):
     example_weights: Text = ""
     """Encoders: a CSV of guid,weight (danseo mine writes one); examples are sampled by weight, others have 1."""
     augment: Text = ""
-    """Extra examples made of train, by comma: aeda (punctuation), and for re swap (entities), inverse (relations)."""
+    """Extra examples of train, by comma: noise or perturbations (danseo docs stress), aeda; for re swap, inverse."""
 
 
 class LoraSettings(Section):

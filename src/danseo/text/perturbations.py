@@ -191,20 +191,22 @@ def change_punctuation(text: str, rng: random.Random) -> list[Edit]:
 # Spellings
 
 _LATIN = (
-    "구글 Google|애플 Apple|삼성 Samsung|네이버 Naver|카카오 Kakao|페이스북 Facebook|트위터 Twitter|유튜브 YouTube|"
-    "아이폰 iPhone|갤럭시 Galaxy|트럼프 Trump|오바마 Obama|푸틴 Putin|아베 Abe|미국 USA|한국 Korea|일본 Japan|중국 China|"
-    "영국 UK|러시아 Russia|유럽 Europe|서울 Seoul|부산 Busan|이란 Iran|시리아 Syria|이스라엘 Israel|터키 Turkey|"
-    "서비스 service|뉴스 news|게임 game|인터넷 internet|스마트폰 smartphone|디지털 digital|온라인 online|모바일 mobile|"
-    "컴퓨터 computer|프로그램 program|시스템 system|데이터 data|클라우드 cloud|로봇 robot|드론 drone|카메라 camera|"
-    "월드컵 World Cup|올림픽 Olympic|리그 league|골프 golf|홈런 homerun|테러 terror|미사일 missile|버스 bus|택시 taxi|"
-    "호텔 hotel|카페 cafe|아파트 apartment|콘서트 concert|드라마 drama|앨범 album|센터 center|포럼 forum|펀드 fund"
+    "구글 Google|애플 Apple|삼성 Samsung|네이버 Naver|카카오 Kakao|페이스북 Facebook|트위터 Twitter|"
+    "유튜브 YouTube|아이폰 iPhone|갤럭시 Galaxy|트럼프 Trump|오바마 Obama|푸틴 Putin|아베 Abe|미국 USA|"
+    "한국 Korea|일본 Japan|중국 China|영국 UK|러시아 Russia|유럽 Europe|서울 Seoul|부산 Busan|이란 Iran|"
+    "시리아 Syria|이스라엘 Israel|터키 Turkey|서비스 service|뉴스 news|게임 game|인터넷 internet|"
+    "스마트폰 smartphone|디지털 digital|온라인 online|모바일 mobile|컴퓨터 computer|프로그램 program|"
+    "시스템 system|데이터 data|클라우드 cloud|로봇 robot|드론 drone|카메라 camera|월드컵 World Cup|"
+    "올림픽 Olympic|리그 league|골프 golf|홈런 homerun|테러 terror|미사일 missile|버스 bus|택시 taxi|호텔 hotel|"
+    "카페 cafe|아파트 apartment|콘서트 concert|드라마 drama|앨범 album|센터 center|포럼 forum|펀드 fund"
 )
 _HANJA = (
-    "미국 美|중국 中|일본 日|한국 韓|북한 北|영국 英|프랑스 佛|독일 獨|러시아 露|대통령 大統領|총리 總理|장관 長官|정부 政府|"
-    "국회 國會|여당 與黨|야당 野黨|선거 選擧|외교 外交|국방 國防|경제 經濟|사회 社會|문화 文化|과학 科學|기술 技術|교육 敎育|"
-    "역사 歷史|세계 世界|국민 國民|시민 市民|여성 女性|남성 男性|학생 學生|학교 學校|대학 大學|병원 病院|은행 銀行|기업 企業|"
-    "회장 會長|사장 社長|경찰 警察|검찰 檢察|법원 法院|재판 裁判|전쟁 戰爭|평화 平和|민주 民主|자유 自由|연구 硏究|우승 優勝|"
-    "감독 監督|축구 蹴球|야구 野球|농구 籠球|승리 勝利|무역 貿易|증시 證市|금리 金利|부동산 不動産|관광 觀光|여행 旅行"
+    "미국 美|중국 中|일본 日|한국 韓|북한 北|영국 英|프랑스 佛|독일 獨|러시아 露|대통령 大統領|총리 總理|"
+    "장관 長官|정부 政府|국회 國會|여당 與黨|야당 野黨|선거 選擧|외교 外交|국방 國防|경제 經濟|사회 社會|"
+    "문화 文化|과학 科學|기술 技術|교육 敎育|역사 歷史|세계 世界|국민 國民|시민 市民|여성 女性|남성 男性|"
+    "학생 學生|학교 學校|대학 大學|병원 病院|은행 銀行|기업 企業|회장 會長|사장 社長|경찰 警察|검찰 檢察|"
+    "법원 法院|재판 裁判|전쟁 戰爭|평화 平和|민주 民主|자유 自由|연구 硏究|우승 優勝|감독 監督|축구 蹴球|"
+    "야구 野球|농구 籠球|승리 勝利|무역 貿易|증시 證市|금리 金利|부동산 不動産|관광 觀光|여행 旅行"
 )
 
 
