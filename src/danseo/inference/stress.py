@@ -17,7 +17,7 @@ from danseo.models.base import LoadOptions, Model
 from danseo.models.registry import load_model
 from danseo.records import Prediction
 from danseo.runs.store import Run
-from danseo.runs.stress_file import BrokenExample, PerturbedScore, StressResult, write_line, write_stress
+from danseo.runs.stress_file import BrokenExample, PerturbedScore, StoredLine, StressResult, write_stress
 from danseo.scoring.compare import OnProgress, compare
 from danseo.scoring.score import measure
 from danseo.tasktypes.base import Predictions, Task
@@ -161,5 +161,5 @@ def _measure(task: Task, examples: Sequence[Any], predictions: Predictions) -> S
     return measure(task, examples, predictions, [id_ for id_ in task.metrics if id_ != task.headline])[task.headline]
 
 
-def _render(task: Task, example: Any, system: str, prediction: Prediction) -> list[dict[str, Any]]:
-    return [write_line(line) for line in task.type.render(task, example, {system: prediction}).lines]
+def _render(task: Task, example: Any, system: str, prediction: Prediction) -> list[StoredLine]:
+    return [StoredLine.from_line(line) for line in task.type.render(task, example, {system: prediction}).lines]

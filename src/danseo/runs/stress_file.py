@@ -1,7 +1,5 @@
 """stress.json of a run: its scores on perturbed copies of dev, and examples that broke."""
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from danseo.errors import DanseoError
@@ -15,18 +13,33 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
+class StoredLine(_Part):
+    """A line of a rendered example; a span is its text, mark and state."""
+
+    name: str
+    role: str
+    spans: list[tuple[str, str, str]]
+
+    @classmethod
+    def from_line(cls, line: RenderedLine) -> "StoredLine":
+        return cls(name=str(line.name), role=line.role, spans=[(s.text, s.mark, s.state) for s in line.spans])
+
+    def to_line(self) -> RenderedLine:
+        return RenderedLine(self.name, tuple(TextSpan(*span) for span in self.spans), self.role)
+
+
 class BrokenExample(_Part):
     """An example that was answered better before the perturbation."""
 
     guid: str
-    before: list[dict[str, Any]]
+    before: list[StoredLine]
     """Lines of the original example with the answer to it."""
-    after: list[dict[str, Any]]
+    after: list[StoredLine]
     """The same of the perturbed example."""
 
     def render(self, name: str) -> RenderedExample:
         """Return the example for a page; it can be filtered by the name of the perturbation."""
-        return RenderedExample(self.guid, tuple(map(read_line, (*self.before, *self.after))), (name,))
+        return RenderedExample(self.guid, tuple(line.to_line() for line in (*self.before, *self.after)), (name,))
 
 
 class PerturbedScore(_Part):
@@ -44,7 +57,7 @@ class PerturbedScore(_Part):
     """How many examples are answered worse."""
     repaired: int
     """How many examples are answered better."""
-    examples: list[BrokenExample] = []
+    examples: list[BrokenExample] = Field(default_factory=list)
 
 
 class StressResult(_Part):
@@ -61,25 +74,12 @@ class StressResult(_Part):
     """Perturbations after which the gold of the task would not be exact."""
 
 
-def write_line(line: RenderedLine) -> dict[str, Any]:
-    """Return a line of an example for stress.json."""
-    return {"name": str(line.name), "role": line.role, "spans": [[s.text, s.mark, s.state] for s in line.spans]}
-
-
-def read_line(document: dict[str, Any]) -> RenderedLine:
-    """Return a line that `write_line` wrote."""
-    return RenderedLine(document["name"], tuple(TextSpan(*span) for span in document["spans"]), document["role"])
-
-
 def read_stress(run: Run) -> StressResult | None:
     """Return the stored result of `danseo stress`; None if there is none, or it is corrupted."""
     try:
-        result = StressResult.model_validate(run.read_json(STRESS))
-        for each in result.perturbations.values():
-            [example.render("") for example in each.examples]
-    except (DanseoError, ValidationError, KeyError, TypeError, OSError):
+        return StressResult.model_validate(run.read_json(STRESS)) if (run.path / STRESS).is_file() else None
+    except (DanseoError, ValidationError):
         return None
-    return result
 
 
 def write_stress(run: Run, result: StressResult) -> StressResult:

@@ -1,6 +1,6 @@
 """Scores on perturbed copies of dev as tables and figures, for one run or several side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
@@ -42,13 +42,13 @@ def make_stress_table(result: StressResult) -> Table:
         changed, p = 100 * each.changed / result.n, format_p(corrected[name])
         rows.append((name, changed, each.score, each.difference, interval, p, each.broken, each.repaired))
     columns = ("perturbation", "changed %", "score", "difference", "95 % interval", "p (Holm)", "broken", "repaired")
-    return Table(_("{metric} on perturbed copies").format(metric=result.metric), columns, rows, _write_note(result))
+    note = join([*_list_notes(result), _("broken, repaired: examples answered worse or better than before")], "\n")
+    return Table(_("{metric} on perturbed copies").format(metric=result.metric), columns, rows, note)
 
 
-def _write_note(result: StressResult) -> str:
-    text = _("n = {n:,} of the report split of dev; broken, repaired: examples answered worse or better than before")
+def _list_notes(result: StressResult) -> list[str]:
     skipped = _("left out, because gold would not be exact: {names}").format(names=", ".join(result.skipped))
-    return join([text.format(n=result.n), *([skipped] if result.skipped else [])], "\n")
+    return [_("n = {n:,} of the report split of dev").format(n=result.n), *([skipped] if result.skipped else [])]
 
 
 def make_side_by_side_table(results: Mapping[str, StressResult]) -> Table:
@@ -56,13 +56,13 @@ def make_side_by_side_table(results: Mapping[str, StressResult]) -> Table:
     first = next(iter(results.values()))
     rows = [(_("none"), *(_show(result.clean) for result in results.values()))]
     corrected = {run: correct_p_values(result) for run, result in results.items()}
-    for name, _score in rank_perturbations(first):
+    for name in rank_names(results.values()):
         cells = [
             _show_cell(each, corrected[run].get(name)) if (each := result.perturbations.get(name)) else None
             for run, result in results.items()
         ]
         rows.append((name, *cells))
-    note = join([_("score (difference from no perturbation; * p (Holm) < 0.05)"), _write_note(first)], "\n")
+    note = join([_("score (difference from no perturbation; * p (Holm) < 0.05)"), *_list_notes(first)], "\n")
     title = _("{metric} on perturbed copies").format(metric=first.metric)
     return Table(title, ("perturbation", *results), rows, note, keys=1)
 
@@ -85,19 +85,26 @@ def make_broken_table(results: Mapping[str, StressResult]) -> Table:
         if each.examples
     ]
     columns = ("run", "perturbation", "example", "changed", "answer before", "answer")
-    return Table(_("examples that broke"), columns, rows, once=("run",))
+    table = Table(_("examples that broke"), columns, rows)
+    return table.without(["run"]) if len(results) == 1 else table
 
 
 def _show_example(example: BrokenExample) -> list[str]:
     """Return the original and the changed text, and the answers to both."""
     lines = [example.before[0], example.after[0], example.before[-1], example.after[-1]]
-    texts = ["".join(f"[{text}:{mark}]" if mark else text for text, mark, _state in line["spans"]) for line in lines]
+    texts = ["".join(f"[{text}:{mark}]" if mark else text for text, mark, _state in line.spans) for line in lines]
     return [shorten(text, _WIDTH, placeholder=" …") for text in texts]
 
 
 def rank_perturbations(result: StressResult) -> list[tuple[str, PerturbedScore]]:
     """Return the perturbations, the largest drop first."""
-    return sorted(result.perturbations.items(), key=lambda pair: pair[1].difference or 0.0)
+    return [(name, result.perturbations[name]) for name in rank_names([result])]
+
+
+def rank_names(results: Iterable[StressResult]) -> list[str]:
+    """Return the names of perturbations, the largest drop of any run first."""
+    found = [(each.difference or 0.0, name) for result in results for name, each in result.perturbations.items()]
+    return list(dict.fromkeys(name for _difference, name in sorted(found)))
 
 
 def correct_p_values(result: StressResult) -> dict[str, float]:
@@ -111,7 +118,7 @@ def draw_stress(results: Mapping[str, StressResult]) -> Forest:
     first = next(iter(results.values()))
     drawn = [
         (name if len(results) == 1 else f"{name}, {run}", each)
-        for name, _score in rank_perturbations(first)
+        for name in rank_names(results.values())
         for run, result in results.items()
         if (each := result.perturbations.get(name)) and each.difference is not None
     ]
