@@ -9,17 +9,22 @@ from click.testing import CliRunner
 
 from danseo.board.run_cache import read_signature
 from danseo.cli import cli
+from danseo.config.base import update_config
 from danseo.config.run import RunConfig
 from danseo.data.augmentation import augment_examples, count_augmented, perturb_example
 from danseo.errors import DanseoError
 from danseo.experiment import run_experiment
 from danseo.inference.stress import parse_perturbations, stress_runs
 from danseo.metrics.tagging import list_entities
+from danseo.records import Prediction
 from danseo.report.collection import collect_runs
 from danseo.report.run_page import make_run_page
+from danseo.runs.index import read_record
 from danseo.runs.store import Run
 from danseo.runs.stress_file import STRESS, read_stress
+from danseo.scoring.score import measure
 from danseo.tables.stress import draw_stress, draw_stress_grid, make_side_by_side_table, make_stress_table
+from danseo.tables.variants import drop_copies
 from danseo.tasks import TASKS
 from danseo.text.perturbations import PERTURBATIONS
 from tests.tiny import read_split
@@ -61,6 +66,18 @@ def test_gold_is_exact(sample, name):
             new = perturb_example(TASKS["dp"], example, name)
             assert new.text.split() == [*new.words]
             assert len(new.words) == len(example.words)
+
+
+@pytest.mark.parametrize(
+    "task", [task for task in TASKS.values() if task.type.perturbations], ids=lambda task: task.name
+)
+def test_gold_answers_are_right_on_every_copy(sample, task):
+    examples = read_split(sample, task.name, "dev")
+    for name in task.type.perturbations:
+        copies = [perturb_example(task, each, name) for each in examples]
+        answers = [Prediction(each.guid, task.check_answer(each, task.type.gold_answer(each))) for each in copies]
+        found = measure(task, copies, answers, task.needs_probabilities)[task.headline].value()
+        assert found == pytest.approx(100), name
 
 
 def test_scores_are_paired_and_stored(runs, sample):
@@ -135,6 +152,12 @@ def test_the_command(runs, sample, tmp_path):
     shown = CliRunner().invoke(cli, arguments)
     assert shown.exit_code == 0
     assert "typos" in shown.stdout
+
+
+def test_an_augmented_baseline_is_no_copy_of_the_plain_one(runs, sample, tmp_path):
+    config = update_config(RunConfig(task="ynat", model="linear"), {"train.augment": "noise"})
+    other = run_experiment(config, sample, tmp_path, quiet=True)
+    assert len(drop_copies([read_record(Run(runs["linear"])), read_record(other)]).records) == 2
 
 
 def test_training_with_perturbations(sample):

@@ -321,7 +321,7 @@ def _draw_stress(collection: Collection, done: Sequence[Record]) -> list[Block]:
         if result := read_stress(record.run):
             key = result.data_sha256, result.n, result.limit
             groups.setdefault(key, {})[collection.name(record)] = result
-    caption = _("points that each perturbation costs; n = {n:,}")
+    caption = _("change of the score in points; n = {n:,}")
     return [
         FigureBlock(
             _("What perturbations cost"),

@@ -39,7 +39,8 @@ class BrokenExample(_Part):
 
     def render(self, name: str) -> RenderedExample:
         """Return the example for a page; it can be filtered by the name of the perturbation."""
-        return RenderedExample(self.guid, tuple(line.to_line() for line in (*self.before, *self.after)), (name,))
+        changed = [line for line in self.after if line not in self.before]
+        return RenderedExample(self.guid, tuple(line.to_line() for line in (*self.before, *changed)), (name,))
 
 
 class PerturbedScore(_Part):

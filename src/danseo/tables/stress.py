@@ -68,7 +68,7 @@ def make_side_by_side_table(results: Mapping[str, StressResult]) -> Table:
 
 
 def _show(value: float | None, format_: str = ".2f") -> str:
-    return "–" if value is None else format(value, format_)
+    return "–" if value is None else format(round(value, 2) + 0.0, format_)  # no -0.00
 
 
 def _show_cell(each: PerturbedScore, p: float | None) -> str:
@@ -132,6 +132,6 @@ def draw_stress_grid(results: Mapping[str, StressResult]) -> Grid:
     names = list(dict.fromkeys(name for result in results.values() for name in result.perturbations))
     scores = [[result.perturbations.get(name) for name in names] for result in results.values()]
     values = [[each.difference if each else None for each in row] for row in scores]
-    texts = [["" if value is None else f"{value:+.1f}" for value in row] for row in values]
+    texts = [["" if value is None else f"{round(value, 1) + 0.0:+.1f}" for value in row] for row in values]  # no -0.0
     colors = [[max(-1.0, min(1.0, (value or 0.0) / _FULL_COLOR)) for value in row] for row in values]
     return Grid(list(results), names, texts, colors, _("run ↓ perturbation →"))
