@@ -54,7 +54,7 @@ def _list_notes(result: StressResult) -> list[str]:
 def make_side_by_side_table(results: Mapping[str, StressResult]) -> Table:
     """Return one row per perturbation with the score and its difference of every run; * is significant."""
     first = next(iter(results.values()))
-    rows = [(_("none"), *(_show(result.clean) for result in results.values()))]
+    rows: list[tuple[object, ...]] = [(_("none"), *(_show(result.clean) for result in results.values()))]
     corrected = {run: correct_p_values(result) for run, result in results.items()}
     for name in rank_names(results.values()):
         cells = [
