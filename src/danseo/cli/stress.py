@@ -31,7 +31,7 @@ def stress_command(
     trust_remote_code: bool,
     as_json: bool,
 ) -> None:
-    """Score runs on perturbed copies of dev: what breaks them, and by how much.
+    """Score runs on perturbed copies of dev: what breaks them.
 
     The result is stored in each run, for report and board.
     """
