@@ -20,6 +20,7 @@ from danseo.language import _
 from danseo.report.collection import Collection
 from danseo.runs.index import Record, natural_sort_key, read_record
 from danseo.runs.store import OWN_TASK, PRUNED, Run
+from danseo.runs.stress_file import STRESS
 
 Signature = tuple[tuple[int, int] | None, ...]
 KnownRecords = dict[str, tuple[Signature, Record]]
@@ -78,7 +79,7 @@ def _parse_record(path: str, text: str) -> Record:
     return Record(Run(Path(path)), str(status), dict(settings), dict(scores), dict(surroundings), str(note))
 
 
-_FILES = ("config.toml", "scores.json", "environment.json", "error.txt", PRUNED, OWN_TASK)
+_FILES = ("config.toml", "scores.json", "environment.json", "error.txt", PRUNED, OWN_TASK, STRESS)
 _PAUSE = 2.0  # seconds between two scans of the folder
 _MAX_AGE = 20.0  # seconds after which a snapshot is no longer served
 _MAX_DEPTH = 5

@@ -35,6 +35,7 @@ from danseo.cli.published import published_command, reproduce_command
 from danseo.cli.report import board_command, leaderboard_command, report_command
 from danseo.cli.score import compare_command, score_command
 from danseo.cli.serve import serve_command
+from danseo.cli.stress import stress_command
 from danseo.cli.sweep import sweep_command
 from danseo.cli.train import eval_command, predict_command, runs_command, train_command
 from danseo.cli.tune import tune_command
@@ -46,7 +47,7 @@ from danseo.language import _, join, translate, translate_libraries
 from danseo.launcher import SAFE_PATH
 
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    _("Score and compare"): (score_command, compare_command, eval_command, published_command),
+    _("Score and compare"): (score_command, compare_command, eval_command, stress_command, published_command),
     _("Train and predict"): (
         train_command,
         prompt_command,

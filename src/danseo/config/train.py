@@ -94,7 +94,7 @@ class TrainSettings(OptimizationSettings):
     distill_temperature: PositiveAmount = 1.0
     """distill_targets: divides the logits of teacher and student; above 1, less likely labels count more."""
     augment: Text = ""
-    """Extra examples made of train, by comma: aeda (punctuation), and for re swap (entities), inverse (relations)."""
+    """Extra examples of train, by comma: noise or perturbations (danseo docs stress), aeda; for re swap, inverse."""
 
 
 class LoraSettings(Section):

@@ -1,4 +1,4 @@
-"""Make training examples from others: insert punctuation (AEDA), swap entities, invert relations."""
+"""Make training examples from others: perturb texts, insert punctuation (AEDA), swap entities, invert relations."""
 
 import random
 from collections import Counter
@@ -11,11 +11,13 @@ from danseo.records import Entity, RelationExample
 from danseo.tasks.klue.re import INVERSES
 from danseo.tasktypes.base import Task
 from danseo.text.morphology import particle_class
+from danseo.text.perturbations import PERTURBATIONS, make_change
 
 PUNCTUATION = ".;?:!,"
 _WORDS_PER_MARK = 3  # at least
 _SAME_ENTITY = "alternate_names"  # does not hold for two other names
-_METHODS = ("aeda", "swap", "inverse")
+_ANY = "noise"  # one of the perturbations for each example
+_METHODS = ("aeda", "swap", "inverse", _ANY, *PERTURBATIONS)
 
 
 def parse_augmentations(task: Task, text: str) -> list[str]:
@@ -24,7 +26,8 @@ def parse_augmentations(task: Task, text: str) -> list[str]:
     for method in methods:
         if method not in _METHODS:
             raise DanseoError(f"train.augment = {text}: unknown method {method!r}; known: {', '.join(_METHODS)}")
-        if method not in task.type.augmentations:
+        perturbations = task.type.perturbations and (_ANY, *task.type.perturbations)
+        if method not in (*task.type.augmentations, *perturbations):
             raise DanseoError(f"train.augment = {method}: not possible with examples of {task.name}; leave it out")
         if method == "inverse" and not {*INVERSES} & {*task.labels}:
             raise DanseoError(f"train.augment = inverse: {task.name} has no relations with an inverse; leave it out")
@@ -44,7 +47,11 @@ def augment_examples(task: Task, examples: Sequence[Any], text: str, seed: int) 
     augmented = [
         replace(new, guid=f"{new.guid}+{method}")
         for method in parse_augmentations(task, text)
-        for new in makers[method](examples, f"{seed} {method}")
+        for new in (
+            makers[method](examples, f"{seed} {method}")
+            if method in makers
+            else _perturb_all(task, examples, method, str(seed))
+        )
     ]
     guids = {example.guid for example in examples}
     if repeated := next((new.guid for new in augmented if new.guid in guids), None):
@@ -58,6 +65,24 @@ def count_augmented(examples: Iterable[Any]) -> dict[str, int]:
         example.guid.rpartition("+")[2] for example in examples if get_origin(example.guid) != example.guid
     )
     return dict(counts.most_common())
+
+
+# Perturbed texts
+
+
+def perturb_example(task: Task, example: Any, name: str, seed: str = "0") -> Any:
+    """Return the example with its texts changed by a perturbation; its guid and the seed decide how."""
+    return task.type.change_texts(example, make_change(name, f"{seed} {example.guid}"))
+
+
+def _perturb_all(task: Task, examples: Sequence[Any], method: str, seed: str) -> list[Any]:
+    """Return the examples that the perturbation, or one of all for each example, changes."""
+    names = [
+        random.Random(f"{seed} {each.guid}").choice(task.type.perturbations) if method == _ANY else method
+        for each in examples
+    ]
+    perturbed = [perturb_example(task, each, name, seed) for each, name in zip(examples, names, strict=True)]
+    return [new for new, old in zip(perturbed, examples, strict=True) if new != old]
 
 
 # AEDA: punctuation between words

@@ -25,10 +25,12 @@ from danseo.report.html import (
 from danseo.report.task_page import draw_learning_curves
 from danseo.runs.index import Record
 from danseo.runs.provenance import describe_split
+from danseo.runs.stress_file import read_stress
 from danseo.scoring.breakdown import by_length, details
 from danseo.scoring.calibration import Calibration, calibration
 from danseo.tables.run_summary import list_warnings, make_run_tables
 from danseo.tables.runs import format_score
+from danseo.tables.stress import draw_stress, make_stress_table, rank_perturbations
 from danseo.tables.variants import get_traits
 from danseo.tasktypes.base import Task
 
@@ -44,6 +46,7 @@ def make_run_page(collection: Collection, record: Record, most: int) -> Page:
         PageSection("Settings that differ from the default", [_make_settings_table(record)] if record.settings else []),
         PageSection("Learning curve", draw_learning_curves(collection, [record])),
         *_make_example_sections(collection, record, most),
+        PageSection("Perturbed inputs", _make_stress_blocks(record)),
         PageSection("Environment", _make_environment_table(record)),
     ]
     shown = [section for section in sections if section.blocks]
@@ -115,6 +118,18 @@ def _make_example_sections(collection: Collection, record: Record, most: int) ->
         PageSection("Failed examples", _make_failure_block(record, task, answers, most)),
         PageSection("Mistakes", [make_mistakes_block(task, answers, most)]),
     ]
+
+
+def _make_stress_blocks(record: Record) -> list[Block]:
+    """Return what `danseo stress` stored: differences by perturbation, and examples that broke."""
+    result = read_stress(record.run)
+    if result is None:
+        return []
+    title, caption = _("What perturbations cost"), _("dots are paired differences with their 95 % intervals")
+    figure = FigureBlock(title, draw_stress({record.model: result}), make_stress_table(result), caption)
+    shown = [example.render(name) for name, each in rank_perturbations(result) for example in each.examples]
+    note = _("the original with its answer, then the changed copy; at most 5 of each perturbation")
+    return [figure, *([ExamplesBlock("Examples that broke", note, shown)] if shown else [])]
 
 
 def _make_failure_block(record: Record, task: Task, answers: RunAnswers, most: int) -> list[Block]:

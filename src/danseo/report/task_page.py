@@ -17,9 +17,11 @@ from danseo.report.html import Block, FigureBlock, Page, PageSection, TableBlock
 from danseo.runs.index import Record
 from danseo.runs.provenance import answered_whole_dev, describe_split, get_scored_set, is_fold, is_of_sample
 from danseo.runs.scores import read_extra_tables
+from danseo.runs.stress_file import StressResult, read_stress
 from danseo.tables.published import find_comparable_scores, make_published_table, read_published
 from danseo.tables.runs import make_group_table
 from danseo.tables.seeds import make_sweep_table
+from danseo.tables.stress import draw_stress_grid, make_side_by_side_table
 from danseo.tables.variants import LABELLED, find_differences, format_traits, get_variant_key, shorten_setting
 from danseo.tasktypes.base import Task
 
@@ -97,6 +99,7 @@ def make_task_page(collection: Collection, task: Task, compared: TaskComparison,
         *_make_extra_sections(collection, done),
         PageSection("Ensembles", _make_member_table(collection, done)),
         PageSection("Where the best two disagree", _make_disagreements(collection, task, done, most)),
+        PageSection("Perturbed inputs", _draw_stress(collection, done)),
         PageSection("Not finished", _make_unfinished_table(collection, others)),
     ]
     title = Message(task.title[:1].upper() + task.title[1:], task.title)
@@ -311,6 +314,25 @@ def _make_disagreements(collection: Collection, task: Task, done: Sequence[Recor
     scored = [record for record in rank_runs(done) if record.value() is not None and not is_fold(record)]
     best = [record for record in scored if get_scored_set(record) == get_scored_set(scored[0])][:2]
     return [find_disagreements(collection, task, best[0], best[1], most)] if len(best) == 2 else []
+
+
+def _draw_stress(collection: Collection, done: Sequence[Record]) -> list[Block]:
+    """Return the results of `danseo stress` side by side, a figure for each set of examples."""
+    groups: dict[object, dict[str, StressResult]] = {}
+    for record in rank_runs(done):
+        if result := read_stress(record.run):
+            key = result.data_sha256, result.n, result.limit
+            groups.setdefault(key, {})[collection.name(record)] = result
+    caption = _("change of the score in points; n = {n:,}")
+    return [
+        FigureBlock(
+            _("What perturbations cost"),
+            draw_stress_grid(results),
+            make_side_by_side_table(results),
+            caption.format(n=next(iter(results.values())).n),
+        )
+        for results in groups.values()
+    ]
 
 
 def _make_unfinished_table(collection: Collection, records: Sequence[Record]) -> list[Block]:

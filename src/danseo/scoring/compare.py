@@ -21,7 +21,7 @@ from danseo.scoring.resampling import (
     permute_answers,
 )
 from danseo.scoring.score import example_clusters, measure
-from danseo.tasktypes.base import Task
+from danseo.tasktypes.base import Task, golds_of
 
 ALPHA = 0.05
 OnProgress = Callable[[float, float], None]
@@ -111,10 +111,16 @@ def compare(
     seed: int = 0,
     skip: Sequence[str] = (),
     on_progress: OnProgress | None = None,
+    copies: Mapping[str, Sequence[Any]] | None = None,
 ) -> Comparison:
-    """Compare every pair of systems in every metric; p values are corrected over the pairs of a metric."""
-    clusters = example_clusters(task, examples)
-    measured = {name: measure(task, examples, predictions, skip) for name, predictions in systems.items()}
+    """Compare every pair of systems in every metric; p values are corrected over the pairs of a metric.
+
+    `copies` holds the examples as a system saw them, with their gold, if they are changed copies of the examples.
+    """
+    clusters, copies = example_clusters(task, examples), copies or {}
+    measured = {
+        name: measure(task, copies.get(name, examples), predictions, skip) for name, predictions in systems.items()
+    }
     pairs = list(combinations(systems, 2))
     count = count_work(on_progress, rounds * len(pairs))
     permuted = [
@@ -132,7 +138,10 @@ def compare(
         ]
         corrected = correct_holm([each["p"] for each in tested])
         for (a, b), test, p_holm in zip(pairs, tested, corrected, strict=True):
-            if is_identical(systems[a], systems[b], with_probabilities=id_ in task.needs_probabilities):
+            golds = [golds_of(copies.get(name, examples)) for name in (a, b)]
+            if golds[0] == golds[1] and is_identical(
+                systems[a], systems[b], with_probabilities=id_ in task.needs_probabilities
+            ):
                 test |= {"low": 0.0, "high": 0.0, "identical": True}
             differences.append(Difference(id_, a, b, p_holm=p_holm, **test))
     values = {id_: {name: measured[name][id_].value() for name in systems} for id_ in metrics}

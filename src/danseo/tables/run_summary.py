@@ -81,6 +81,7 @@ def _find_linear_run(run: Run) -> dict[str, Any] | None:
             is_comparable = (
                 _have_same_task(run, other)
                 and other.config.max_train_samples == config.max_train_samples
+                and not other.config.train.augment
                 and other.read_json("environment.json")["data"] == facts["data"]
             )
         except (DanseoError, KeyError):

@@ -18,6 +18,7 @@ LABELLED = ("max_train_samples", "n_folds", "fold", "prompt.max_eval_samples")
 _NAMED = 3  # copies that are named; more are counted
 _OF_TRAINING = {name for name in list_settings(RunConfig) if name.startswith("train.")} - {"train.select_on"}
 _OF_ALL = ("task", "model", "recipe", "train.select_on")  # settings that count without training too
+_OF_BASELINES = ("max_train_samples", "n_folds", "fold", "train.augment")
 
 
 def get_traits(record: Record) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def get_traits(record: Record) -> dict[str, Any]:
             sorted(str(part.get("variant") or part.get("model")) for part in record.parts)
         )
     elif record.is_baseline:
-        counted = {name: record.settings[name] for name in (*_OF_ALL, "max_train_samples", "n_folds", "fold")}
+        counted = {name: record.settings[name] for name in (*_OF_ALL, *_OF_BASELINES)}
     else:
         left_out = ("seed", *incidental_names(RunConfig))
         counted = {name: value for name, value in record.settings.items() if name not in left_out}

@@ -20,6 +20,7 @@ from danseo.tasktypes.decoding import Array, Arrays
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import Input, pair_input, read_cell, read_guid, read_optional_cell, text_input
 from danseo.tasktypes.rendering import EarlierTurns, RenderedExample, RenderedLine, plain_line
+from danseo.text.perturbations import PERTURBATIONS, Change
 
 _MAX_LABELS = 1000
 _MAX_ROWS = 40  # of a table of labels
@@ -210,6 +211,8 @@ class TaskType(ABC):
     """The type whose recipes also serve this type; "" for its own."""
     augmentations: ClassVar[tuple[str, ...]] = ()
     """The ways of data augmentation that its examples allow."""
+    perturbations: ClassVar[tuple[str, ...]] = tuple(PERTURBATIONS)
+    """The perturbations after which gold is still exact."""
     hub_pipeline: ClassVar[str | None] = None
     """The name of the task on the Hugging Face Hub."""
 
@@ -493,7 +496,11 @@ class TaskType(ABC):
         """Return a label as tables show it."""
         return label
 
-    # Other data sets
+    # Perturbed and other data sets
+
+    def change_texts(self, example: Any, change: Change) -> Any:
+        """Return the example with changed texts and the gold that belongs to them; unchanged if that is not exact."""
+        return example
 
     def list_label_names(self, task: Task) -> list[str]:
         """Return the labels as people name them."""
@@ -511,6 +518,10 @@ class TextTaskType(TaskType):
 
     def make_example(self, task: Task, guid: str, text: str) -> Any:
         return TextExample(guid, text, None, pair=text)
+
+    def change_texts(self, example: Any, change: Change) -> Any:
+        pair = change(example.pair, ()).text if example.pair else example.pair
+        return replace(example, text=change(example.text, ()).text, pair=pair)
 
     def list_texts(self, task: Task, example: Any) -> list[tuple[str, str]]:
         """Return the text, or the two texts, of an example with their names."""

@@ -43,6 +43,7 @@ class DialogueState(TaskType):
     legend = _("✓ right, − missed, ✗ wrong, whatever is new since the turn before")
     default_combination = "vote"  # runs save only their answers
     is_custom = False
+    perturbations = ()  # the values of gold are words of the user
 
     def measure_length(self, example: Any) -> int:
         return len(example.turns)

@@ -14,6 +14,7 @@ from danseo.tasktypes.base import Examples, Golds, IsKnown, Statistics, Task
 from danseo.tasktypes.classification import Classification
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import Input, read_cell, read_guid, read_label, read_optional_cell
+from danseo.text.perturbations import Change
 
 
 class MultipleChoice(Classification):
@@ -39,6 +40,10 @@ class MultipleChoice(Classification):
             return {}
         pair = {"pair": custom.pair} if custom.pair else {}
         return {"text": custom.text, **pair, "choices": list(custom.choices)}
+
+    def change_texts(self, example: Any, change: Change) -> Any:
+        choices = tuple(change(each, ()).text for each in example.choices)
+        return replace(example, text=change(example.text, ()).text, choices=choices)
 
     def list_texts(self, task: Task, example: Any) -> list[tuple[str, str]]:
         return [("text", example.text), *zip(task.labels, example.choices, strict=True)]

@@ -3,6 +3,8 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,6 +49,7 @@ from danseo.tasktypes.rendering import (
     plain_line,
     zip_counts,
 )
+from danseo.text.perturbations import WITHIN_WORDS, Change, change_spans
 
 MAX_WORDS = 500  # of a sentence: every pair of words is scored, and no sentence is longer
 _LENGTHS = {_("1-5 words"): range(1, 6), _("6-10 words"): range(6, 11), _("11-20 words"): range(11, 21)}
@@ -62,6 +65,7 @@ class Parsing(TaskType):
     length_unit = "words"
     hub_pipeline = "token-classification"
     has_conll = True
+    perturbations = WITHIN_WORDS
     partial_credit_unit = "words"
     is_numbered = False
     custom_title = "dependency parsing"
@@ -94,6 +98,13 @@ class Parsing(TaskType):
                 known = ", ".join(task.labels)
                 raise ValueError(f"word {position} has the unknown relation {quote(relation)}; known: {known}")
         return tuple((head, relation) for head, relation in answer)
+
+    def change_texts(self, example: Any, change: Change) -> Any:
+        ends = list(accumulate(len(word) + 1 for word in example.words))
+        spans = [(end - 1 - len(word), end - 1) for end, word in zip(ends, example.words, strict=True)]
+        text, places = change_spans(" ".join(example.words), spans, change)
+        words = tuple(text[start:end] for start, end in places)
+        return replace(example, words=words, text=text) if text.split() == [*words] else example
 
     # Baselines
 

@@ -46,6 +46,7 @@ from danseo.tasktypes.rendering import (
     plain_line,
     show_confidence,
 )
+from danseo.text.perturbations import Change, change_spans
 
 QUESTION_TYPES = {1: _("paraphrase"), 2: _("several sentences"), 3: _("unanswerable"), None: _("not known")}
 _AROUND_ERROR = 60  # characters of a passage on either side of the answer, in a list of errors
@@ -86,6 +87,19 @@ class QuestionAnswering(TaskType):
                 _('the answer should be a text, "" for unanswerable, not {answer}').format(answer=quote(answer))
             )
         return answer
+
+    def change_texts(self, example: Any, change: Change) -> Any:
+        if len(example.starts) != len(example.gold):
+            return example
+        places = [(start, start + len(gold)) for start, gold in zip(example.starts, example.gold, strict=True)]
+        text, spans = change_spans(example.text, places, change)
+        return replace(
+            example,
+            text=text,
+            question=change(example.question, ()).text,
+            gold=tuple(text[start:end] for start, end in spans),
+            starts=tuple(start for start, _ in spans),
+        )
 
     # Baselines
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from danseo.display.table import Table
@@ -16,6 +17,7 @@ from danseo.tasktypes.classification import Classification
 from danseo.tasktypes.description import TaskDescription
 from danseo.tasktypes.inputs import Input, read_cell, read_guid, read_label, read_optional_cell, text_of
 from danseo.tasktypes.rendering import RenderedLine, mark_text
+from danseo.text.perturbations import Change, change_spans
 
 
 class Relation(Classification):
@@ -60,6 +62,15 @@ class Relation(Classification):
                 value = measured[task.headline].value()
                 rows.append((name, len(chosen), None if value != value else value))
         return Table("by seen entities", ("entities", "n", task.headline), rows)
+
+    def change_texts(self, example: Any, change: Change) -> Any:
+        entities = example.subject, example.object
+        text, spans = change_spans(example.text, [(entity.start, entity.end) for entity in entities], change)
+        subject, other = (
+            replace(entity, word=text[start:end], start=start, end=end)
+            for entity, (start, end) in zip(entities, spans, strict=True)
+        )
+        return replace(example, text=text, subject=subject, object=other)
 
     def list_texts(self, task: Task, example: Any) -> list[tuple[str, str]]:
         return [("text", bracket_entities(example))]

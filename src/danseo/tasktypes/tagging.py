@@ -69,6 +69,7 @@ from danseo.tasktypes.rendering import (
 )
 from danseo.text.normalization import compose
 from danseo.text.particles import ParticleFixer, split_particles
+from danseo.text.perturbations import Change, change_spans
 
 _SMALLEST = 6e-8  # the smallest number of half precision
 Span = tuple[int, int, str]
@@ -122,6 +123,14 @@ class Tagging(TaskType):
 
     def validate_probabilities(self, task: Task, value: Any) -> Any:
         return value  # one object per character; read_inline_rows reads them
+
+    def change_texts(self, example: Any, change: Change) -> Any:
+        entities = list(list_entities(example.gold))
+        text, spans = change_spans(example.text, [entity[:2] for entity in entities], change)
+        tags = ["O"] * len(text)
+        for (*_place, type_), (start, end) in zip(entities, spans, strict=True):
+            tags[start:end] = [f"B-{type_}", *[f"I-{type_}"] * (end - start - 1)]
+        return replace(example, text=text, gold=tuple(tags))
 
     # Baselines
 
