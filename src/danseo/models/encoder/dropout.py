@@ -8,8 +8,9 @@ def drop_values(states: Tensor, share: float) -> Tensor:
     """Set a random share of the values to zero and scale up the others; the share is exact to 1/65,536."""
     count = states.numel()
     numbers = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    keep = numbers[:count].view(states.shape) >= round(share * 2**16) - 2**15
-    return torch.where(keep, states, 0) * (1 / (1 - share))
+    factors = torch.empty_like(states, requires_grad=False, memory_format=torch.contiguous_format)
+    torch.ge(numbers[:count].view(states.shape), round(share * 2**16) - 2**15, out=factors)
+    return states * factors.mul_(1 / (1 - share))
 
 
 class CpuDropout(nn.Dropout):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,16 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from danseo.models.encoder.dropout import drop_values
+from danseo.training.batching import make_token_batches
 from danseo.training.precision import FLASH, PACKED
+
+_PADDING = 32  # tokens of padding that cost as much as another group of texts
+_HIDDEN = -6e4  # added to scores; finite in every precision, so that rows of padding stay numbers
 
 
 @dataclass(frozen=True)
 class PackedTexts:
-    """Where the texts of a batch lie in the row of its tokens; texts of equal length should be neighbours."""
+    """Where the texts of a batch lie in the row of its tokens."""
 
     lengths: tuple[int, ...]
     starts: Tensor
@@ -30,6 +35,7 @@ class PackedTexts:
     """Position of each token in its text."""
     table: Tensor
     """Index of each token (texts, longest); padding has the index of the last token of its text."""
+    _tables: dict[int, GroupTables] = field(default_factory=dict)
 
     @classmethod
     def of(cls, lengths: Sequence[int]) -> PackedTexts:
@@ -71,6 +77,19 @@ class PackedTexts:
         """Return a table (texts, longest, …) as values of all tokens."""
         return table.flatten(0, 1).index_select(0, self.owners * self.table.shape[1] + self.positions)
 
+    @cached_property
+    def groups(self) -> list[list[int]]:
+        """Return the texts in groups of similar length."""
+        return make_token_batches(range(len(self.lengths)), self.lengths, sys.maxsize, _PADDING)
+
+    def make_tables(self, heads: int, counts: Sequence[int] | None = None) -> GroupTables:
+        """Return the tables of all tokens, which are made once, or of so many tokens per text."""
+        if counts is not None:
+            return GroupTables.of(self.groups, counts, heads, self.starts.device)
+        if heads not in self._tables:
+            self._tables[heads] = GroupTables.of(self.groups, self.lengths, heads, self.starts.device)
+        return self._tables[heads]
+
     def flash_options(self) -> dict[str, Any]:
         """Return the layout as FlashAttention's variable-length kernel takes it."""
         ends = torch.cat([self.starts[:1], self.lasts + 1]).int()
@@ -93,36 +112,97 @@ class PaddedTexts:
         return table.flatten(0, 1)
 
 
+@dataclass(frozen=True)
+class GroupTables:
+    """Where tokens lie in padded tables (texts, heads, longest), one table for each group of similar texts."""
+
+    shapes: list[tuple[int, int, int]]
+    cells: Tensor
+    """Index of the token and head of each cell."""
+    places: Tensor
+    """Index of the cell of each token and head."""
+    blanks: Tensor
+    """Indices of the cells of padding."""
+    masks: list[Tensor | None]
+    """What hides the padding of a table (texts, 1, 1, longest), if it has any."""
+
+    @classmethod
+    def of(
+        cls, groups: Sequence[Sequence[int]], counts: Sequence[int], heads: int, device: torch.device
+    ) -> GroupTables:
+        """Return the tables of groups of texts with these numbers of tokens."""
+        sizes = np.array(counts, dtype=np.int64)
+        starts = np.cumsum(sizes) - sizes
+        shapes, cells, masks, is_blank = [], [], list[Tensor | None](), []
+        for group in groups:
+            lengths, columns = sizes[group, None], np.arange(sizes[group].max())
+            tokens = np.maximum(starts[group, None] + np.minimum(columns, lengths - 1), 0)
+            cells.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
+            hidden = columns >= lengths
+            is_blank.append(np.repeat(hidden, heads, axis=0).ravel())
+            mask = torch.from_numpy(np.float32(_HIDDEN) * hidden)[:, None, None]
+            masks.append(mask.to(device, non_blocking=True) if hidden.any() else None)
+            shapes.append((len(group), heads, len(columns)))
+        filled, blank = np.concatenate(cells), np.concatenate(is_blank)
+        places = np.empty(sizes.sum() * heads, dtype=np.int64)
+        places[filled[~blank]] = np.flatnonzero(~blank)
+        arrays = (filled, places, np.flatnonzero(blank))
+        return cls(shapes, *(torch.from_numpy(array).to(device, non_blocking=True) for array in arrays), masks)
+
+    def split(self, states: Tensor) -> list[Tensor]:
+        """Return states (1, heads, tokens, width) as tables (texts, heads, longest, width)."""
+        rows = _MoveRows.apply(states.transpose(1, 2).flatten(0, 2), self.cells, self.places, None)
+        parts = rows.split([math.prod(shape) for shape in self.shapes])
+        return [part.view(*shape, states.shape[3]) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def join(self, tables: Sequence[Tensor]) -> Tensor:
+        """Return tables as states (1, tokens, heads, width)."""
+        rows = torch.cat([table.flatten(0, 2) for table in tables])
+        moved = _MoveRows.apply(rows, self.places, self.cells, self.blanks)
+        return moved.view(1, -1, self.shapes[0][1], rows.shape[1])  # type: ignore[no-any-return]
+
+
+class _MoveRows(torch.autograd.Function):
+    """Select rows, and select their gradients back: padding has none, so nothing needs to be added up."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor, back: Tensor, blanks: Tensor | None) -> Tensor:
+        ctx.save_for_backward(back, blanks)
+        return rows.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        back, blanks = ctx.saved_tensors
+        moved = gradient.index_select(0, back)
+        return moved if blanks is None else moved.index_fill_(0, blanks, 0), None, None, None
+
+
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, queries: Sequence[int], lengths: Sequence[int], **options: Any
+    query: Tensor, key: Tensor, value: Tensor, texts: PackedTexts, counts: Sequence[int] | None = None, **options: Any
 ) -> Tensor:
-    """Return the attention of each text to itself (1, tokens, heads, width); neighbours of equal length go together."""
-    groups = [(*sizes, len(list(same))) for sizes, same in groupby(zip(queries, lengths, strict=True))]
-    query, key, value = (states.transpose(1, 2)[0] for states in (query, key, value))
-    read = [count * length for _, length, count in groups]
-    asking = [count * asked for asked, _, count in groups]
-    parts = zip(query.split(asking), key.split(read), value.split(read), strict=True)
-    outputs = []
-    for (asked, _, count), part in zip(groups, parts, strict=True):
-        if asked:
-            tables = (states.unflatten(0, (count, -1)).transpose(1, 2) for states in part)
-            outputs.append(_attend_group(*tables, **options).transpose(1, 2).flatten(0, 1))
-    return torch.cat(outputs or [query]).unsqueeze(0)
+    """Return the attention of each text to itself (1, tokens, heads, width), of all tokens or of so many per text."""
+    read = texts.make_tables(key.shape[1])
+    asked = texts.make_tables(query.shape[1], counts)
+    groups = zip(asked.split(query), read.split(key), read.split(value), read.masks, strict=True)
+    return asked.join([_attend_group(*group, **options) for group in groups])
 
 
 def _attend_group(
-    query: Tensor, key: Tensor, value: Tensor, window: int | None, causal: bool, **options: Any
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int | None, causal: bool, **options: Any
 ) -> Tensor:
-    """Return the attention of texts of equal length (texts, heads, tokens, width)."""
-    length, mask = query.shape[2], None
+    """Return the attention of texts of similar length (texts, heads, tokens, width); causal texts see no padding."""
+    length, mask = key.shape[2], None if causal else mask
     if window is not None and window < length:
         numbers = torch.arange(length, device=query.device)
         distance = numbers.unsqueeze(1) - numbers
-        mask = (distance.abs() < window) & (distance >= 0) if causal else distance.abs() < window
-    is_plain = mask is None and not causal and query.shape[1] == key.shape[1]
-    if options["dropout_p"] and is_plain and query.device.type == "cpu":
-        scores = query @ key.transpose(2, 3) * (options["scale"] or query.shape[-1] ** -0.5)
+        is_far = (distance.abs() >= window) | (distance < 0) if causal else distance.abs() >= window
+        far = torch.where(is_far, _HIDDEN, 0.0)
+        mask = far if mask is None else torch.minimum(mask, far)
+    if options["dropout_p"] and not causal and query.shape[1] == key.shape[1] and query.device.type == "cpu":
+        scores = query * (options["scale"] or query.shape[-1] ** -0.5) @ key.mT
+        scores = scores if mask is None else scores.add_(mask)
         return drop_values(scores.softmax(-1), options["dropout_p"]) @ value
+    mask = None if mask is None else mask.to(query.dtype)
     return scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal and mask is None and length > 1, **options
     )
@@ -147,8 +227,7 @@ def attend_packed(
         raise ValueError("this attention is for packed texts and has no softcap")
     causal = bool(getattr(module, "is_causal", False)) if sees_ahead is None else not sees_ahead
     options = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
-    lengths = texts.lengths
-    return attend(query, key, value, lengths, lengths, window=sliding_window, causal=causal, **options), None
+    return attend(query, key, value, texts, window=sliding_window, causal=causal, **options), None
 
 
 def is_packed(model: Any) -> bool:
