@@ -85,9 +85,9 @@ class PackedTexts:
     def make_tables(self, heads: int, counts: Sequence[int] | None = None) -> GroupTables:
         """Return the tables of all tokens, which are made once, or of so many tokens per text."""
         if counts is not None:
-            return GroupTables.of(self.groups, counts, heads, self.starts.device)
+            return GroupTables(self.groups, counts, heads, self.starts.device)
         if heads not in self._tables:
-            self._tables[heads] = GroupTables.of(self.groups, self.lengths, heads, self.starts.device)
+            self._tables[heads] = GroupTables(self.groups, self.lengths, heads, self.starts.device)
         return self._tables[heads]
 
     def flash_options(self) -> dict[str, Any]:
@@ -112,42 +112,33 @@ class PaddedTexts:
         return table.flatten(0, 1)
 
 
-@dataclass(frozen=True)
 class GroupTables:
-    """Where tokens lie in padded tables (texts, heads, longest), one table for each group of similar texts."""
+    """Padded tables (texts, heads, longest) of groups of similar texts, one after another, and where tokens lie there.
 
-    shapes: list[tuple[int, int, int]]
-    cells: Tensor
-    """Index of the token and head of each cell."""
-    places: Tensor
-    """Index of the cell of each token and head."""
-    blanks: Tensor
-    """Indices of the cells of padding."""
-    masks: list[Tensor | None]
-    """What hides the padding of a table (texts, 1, 1, longest), if it has any."""
+    Cells hold the index of a token and head, places that of a cell, and blanks the indices of cells of padding.
+    """
 
-    @classmethod
-    def of(
-        cls, groups: Sequence[Sequence[int]], counts: Sequence[int], heads: int, device: torch.device
-    ) -> GroupTables:
-        """Return the tables of groups of texts with these numbers of tokens."""
+    def __init__(
+        self, groups: Sequence[Sequence[int]], counts: Sequence[int], heads: int, device: torch.device
+    ) -> None:
         sizes = np.array(counts, dtype=np.int64)
         starts = np.cumsum(sizes) - sizes
-        shapes, cells, masks, is_blank = [], [], list[Tensor | None](), []
+        self.shapes, self.masks = list[tuple[int, int, int]](), list[Tensor | None]()
+        tables, hidden = [], []
         for group in groups:
             lengths, columns = sizes[group, None], np.arange(sizes[group].max())
             tokens = np.maximum(starts[group, None] + np.minimum(columns, lengths - 1), 0)
-            cells.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
-            hidden = columns >= lengths
-            is_blank.append(np.repeat(hidden, heads, axis=0).ravel())
-            mask = torch.from_numpy(np.float32(_HIDDEN) * hidden)[:, None, None]
-            masks.append(mask.to(device, non_blocking=True) if hidden.any() else None)
-            shapes.append((len(group), heads, len(columns)))
-        filled, blank = np.concatenate(cells), np.concatenate(is_blank)
+            tables.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
+            is_blank = columns >= lengths
+            hidden.append(np.repeat(is_blank, heads, axis=0).ravel())
+            mask = torch.from_numpy(np.float32(_HIDDEN) * is_blank[:, None, None]).to(device, non_blocking=True)
+            self.masks.append(mask if is_blank.any() else None)
+            self.shapes.append((len(group), heads, len(columns)))
+        cells, is_hidden = np.concatenate(tables), np.concatenate(hidden)
         places = np.empty(sizes.sum() * heads, dtype=np.int64)
-        places[filled[~blank]] = np.flatnonzero(~blank)
-        arrays = (filled, places, np.flatnonzero(blank))
-        return cls(shapes, *(torch.from_numpy(array).to(device, non_blocking=True) for array in arrays), masks)
+        places[cells[~is_hidden]] = np.flatnonzero(~is_hidden)
+        arrays = (cells, places, np.flatnonzero(is_hidden))
+        self.cells, self.places, self.blanks = (torch.from_numpy(a).to(device, non_blocking=True) for a in arrays)
 
     def split(self, states: Tensor) -> list[Tensor]:
         """Return states (1, heads, tokens, width) as tables (texts, heads, longest, width)."""
