@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ _HIDDEN = -6e4  # added to scores; finite in every precision, so that rows of pa
 
 @dataclass(frozen=True)
 class PackedTexts:
-    """Where the texts of a batch lie in the row of its tokens."""
+    """Where the texts of a batch lie in the row of its tokens; texts of equal length should be neighbours."""
 
     lengths: tuple[int, ...]
     starts: Tensor
@@ -131,14 +132,14 @@ class GroupTables:
             tables.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             is_blank = columns >= lengths
             hidden.append(np.repeat(is_blank, heads, axis=0).ravel())
-            mask = torch.from_numpy(np.float32(_HIDDEN) * is_blank[:, None, None]).to(device, non_blocking=True)
+            mask = torch.from_numpy(np.float32(_HIDDEN) * is_blank[:, None, None]).to(device)
             self.masks.append(mask if is_blank.any() else None)
             self.shapes.append((len(group), heads, len(columns)))
         cells, is_hidden = np.concatenate(tables), np.concatenate(hidden)
         places = np.empty(sizes.sum() * heads, dtype=np.int64)
         places[cells[~is_hidden]] = np.flatnonzero(~is_hidden)
         arrays = (cells, places, np.flatnonzero(is_hidden))
-        self.cells, self.places, self.blanks = (torch.from_numpy(a).to(device, non_blocking=True) for a in arrays)
+        self.cells, self.places, self.blanks = (torch.from_numpy(a).to(device) for a in arrays)
 
     def split(self, states: Tensor) -> list[Tensor]:
         """Return states (1, heads, tokens, width) as tables (texts, heads, longest, width)."""
@@ -172,28 +173,46 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, texts: PackedTexts, counts: Sequence[int] | None = None, **options: Any
 ) -> Tensor:
     """Return the attention of each text to itself (1, tokens, heads, width), of all tokens or of so many per text."""
-    read = texts.make_tables(key.shape[1])
-    asked = texts.make_tables(query.shape[1], counts)
-    groups = zip(asked.split(query), read.split(key), read.split(value), read.masks, strict=True)
-    return asked.join([_attend_group(*group, **options) for group in groups])
+    is_plain = options["window"] is None and not options["causal"] and query.shape[1] == key.shape[1]
+    if options["dropout_p"] and is_plain and query.device.type == "cpu":
+        return _attend_with_dropout(query, key, value, texts, counts, options)
+    sizes = zip(counts or texts.lengths, texts.lengths, strict=True)
+    groups = [(asked, length, len(list(same))) for (asked, length), same in groupby(sizes)]
+    query, key, value = (states.transpose(1, 2)[0] for states in (query, key, value))
+    read = [count * length for _, length, count in groups]
+    asking = [count * asked for asked, _, count in groups]
+    parts = zip(query.split(asking), key.split(read), value.split(read), strict=True)
+    outputs = []
+    for (asked, _, count), part in zip(groups, parts, strict=True):
+        if asked:
+            tables = (states.unflatten(0, (count, -1)).transpose(1, 2) for states in part)
+            outputs.append(_attend_group(*tables, **options).transpose(1, 2).flatten(0, 1))
+    return torch.cat(outputs or [query]).unsqueeze(0)
+
+
+def _attend_with_dropout(
+    query: Tensor, key: Tensor, value: Tensor, texts: PackedTexts, counts: Sequence[int] | None, options: dict[str, Any]
+) -> Tensor:
+    """Return the attention in few groups of similar texts, as torch has no quick kernel with dropout for a CPU."""
+    read, asked = texts.make_tables(key.shape[1]), texts.make_tables(query.shape[1], counts)
+    scale = options["scale"] or query.shape[-1] ** -0.5
+    outputs = []
+    for *tables, mask in zip(asked.split(query), read.split(key), read.split(value), read.masks, strict=True):
+        scores = tables[0] * scale @ tables[1].mT
+        scores = scores if mask is None else scores.add_(mask)
+        outputs.append(drop_values(scores.softmax(-1), options["dropout_p"]) @ tables[2])
+    return asked.join(outputs)
 
 
 def _attend_group(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int | None, causal: bool, **options: Any
+    query: Tensor, key: Tensor, value: Tensor, window: int | None, causal: bool, **options: Any
 ) -> Tensor:
-    """Return the attention of texts of similar length (texts, heads, tokens, width); causal texts see no padding."""
-    length, mask = key.shape[2], None if causal else mask
+    """Return the attention of texts of equal length (texts, heads, tokens, width)."""
+    length, mask = query.shape[2], None
     if window is not None and window < length:
         numbers = torch.arange(length, device=query.device)
         distance = numbers.unsqueeze(1) - numbers
-        is_far = (distance.abs() >= window) | (distance < 0) if causal else distance.abs() >= window
-        far = torch.where(is_far, _HIDDEN, 0.0)
-        mask = far if mask is None else torch.minimum(mask, far)
-    if options["dropout_p"] and not causal and query.shape[1] == key.shape[1] and query.device.type == "cpu":
-        scores = query * (options["scale"] or query.shape[-1] ** -0.5) @ key.mT
-        scores = scores if mask is None else scores.add_(mask)
-        return drop_values(scores.softmax(-1), options["dropout_p"]) @ value
-    mask = None if mask is None else mask.to(query.dtype)
+        mask = (distance.abs() < window) & (distance >= 0) if causal else distance.abs() < window
     return scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal and mask is None and length > 1, **options
     )
