@@ -6,9 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
+
 from danseo.data.find import load  # noqa: E402
 from danseo.models.encoder.model import Encoder  # noqa: E402
-from danseo.models.encoder.packed_texts import PackedTexts  # noqa: E402
+from danseo.models.encoder.packed_texts import PackedTexts, attend  # noqa: E402
 from danseo.tasks import TASKS  # noqa: E402
 from danseo.training.distributed import Workers  # noqa: E402
 from danseo.training.precision import PACKED  # noqa: E402
@@ -136,3 +138,23 @@ def test_rows_become_tables_and_back():
         [0, 1, 2, 0, 0, 1],
     )
     assert replace(texts).to(torch.device("meta")).mask.shape == (3, 3)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 1e-7], ids=["fused", "own"])
+@pytest.mark.parametrize(("window", "counts"), [(None, None), (3, None), (None, [1, 0, 2, 1, 3])])
+def test_groups_of_similar_texts_attend_as_each_text_alone(dropout, window, counts):
+    lengths = [9, 4, 30, 11, 28]  # 9 and 11, 30 and 28 share a table with padding
+    generator = torch.Generator().manual_seed(1)
+    sizes = [sum(counts or lengths), sum(lengths), sum(lengths)]
+    states = [torch.randn(1, 2, size, 8, generator=generator, requires_grad=True) for size in sizes]
+    options = {"window": window, "causal": False, "dropout_p": dropout, "scale": None}
+    found = attend(*states, PackedTexts.of(lengths), counts, **options)
+    parts = zip(states[0].split(counts or lengths, 2), *(state.split(lengths, 2) for state in states[1:]), strict=True)
+    near = [(torch.arange(n)[:, None] - torch.arange(n)).abs() < (window or n) for n in lengths]
+    masks = [None if counts else mask for mask in near]
+    alone = [scaled_dot_product_attention(*part, attn_mask=mask) for part, mask in zip(parts, masks, strict=True)]
+    expected = torch.cat(alone, 2).transpose(1, 2)
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn(expected.shape, generator=generator)
+    for got, due in zip(*(torch.autograd.grad(made, states, weights) for made in (found, expected)), strict=True):
+        torch.testing.assert_close(got, due)

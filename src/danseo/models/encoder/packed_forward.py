@@ -166,7 +166,7 @@ class LastLayer:
         dropout = inner.dropout.p if inner.training else 0.0
         if self.texts is not None:
             query, options = query.permute(2, 1, 0, 3), {"dropout_p": dropout, "scale": inner.scaling}
-            context = attend(query, key, value, self.counts, self.texts.lengths, window=None, causal=False, **options)
+            context = attend(query, key, value, self.texts, self.counts, window=None, causal=False, **options)
             return context.flatten(2).transpose(0, 1), None
         context = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, self._mask(attention_mask, query), dropout_p=dropout, scale=inner.scaling

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -13,7 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from danseo.training.features import make_token_batches
 from danseo.training.precision import FLASH, PACKED
+
+_PADDING = 32  # tokens of padding that cost as much as another group of texts
+_HIDDEN = -6e4  # added to scores; finite in every precision, so that rows of padding stay numbers
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,7 @@ class PackedTexts:
     """Position of each token in its text."""
     table: Tensor
     """Index of each token (texts, longest); padding has the index of the last token of its text."""
+    _tables: dict[int, GroupTables] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, lengths: Sequence[int]) -> PackedTexts:
@@ -70,6 +77,19 @@ class PackedTexts:
         """Return a table (texts, longest, …) as values of all tokens."""
         return table.flatten(0, 1).index_select(0, self.owners * self.table.shape[1] + self.positions)
 
+    @cached_property
+    def groups(self) -> list[list[int]]:
+        """Return the texts in groups of similar length."""
+        return make_token_batches(range(len(self.lengths)), self.lengths, sys.maxsize, _PADDING)
+
+    def make_tables(self, heads: int, counts: Sequence[int] | None = None) -> GroupTables:
+        """Return the tables of all tokens, which are made once, or of so many tokens per text."""
+        if counts is not None:
+            return GroupTables(self.groups, counts, heads, self.starts.device)
+        if heads not in self._tables:
+            self._tables[heads] = GroupTables(self.groups, self.lengths, heads, self.starts.device)
+        return self._tables[heads]
+
     def flash_options(self) -> dict[str, Any]:
         """Return the layout as FlashAttention's variable-length kernel takes it."""
         ends = torch.cat([self.starts[:1], self.lasts + 1]).int()
@@ -92,11 +112,74 @@ class PaddedTexts:
         return table.flatten(0, 1)
 
 
+class GroupTables:
+    """Padded tables (texts, heads, longest) of groups of similar texts, one after another, and where tokens lie there.
+
+    Cells hold the index of a token and head, places that of a cell, and blanks the indices of cells of padding.
+    """
+
+    def __init__(
+        self, groups: Sequence[Sequence[int]], counts: Sequence[int], heads: int, device: torch.device
+    ) -> None:
+        sizes = np.array(counts, dtype=np.int64)
+        starts = np.cumsum(sizes) - sizes
+        self.shapes, self.masks = list[tuple[int, int, int]](), list[Tensor | None]()
+        tables, hidden = [], []
+        for group in groups:
+            lengths, columns = sizes[group, None], np.arange(sizes[group].max())
+            tokens = np.maximum(starts[group, None] + np.minimum(columns, lengths - 1), 0)
+            tables.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
+            is_blank = columns >= lengths
+            hidden.append(np.repeat(is_blank, heads, axis=0).ravel())
+            mask = torch.from_numpy(np.float32(_HIDDEN) * is_blank[:, None, None]).to(device)
+            self.masks.append(mask if is_blank.any() else None)
+            self.shapes.append((len(group), heads, len(columns)))
+        cells, is_hidden = np.concatenate(tables), np.concatenate(hidden)
+        places = np.empty(sizes.sum() * heads, dtype=np.int64)
+        places[cells[~is_hidden]] = np.flatnonzero(~is_hidden)
+        arrays = (cells, places, np.flatnonzero(is_hidden))
+        self.cells, self.places, self.blanks = (torch.from_numpy(a).to(device) for a in arrays)
+
+    def split(self, states: Tensor) -> list[Tensor]:
+        """Return states (1, heads, tokens, width) as tables (texts, heads, longest, width)."""
+        rows = _move_rows(states.transpose(1, 2).flatten(0, 2), self.cells, self.places, None)
+        parts = rows.split([math.prod(shape) for shape in self.shapes])
+        return [part.view(*shape, states.shape[3]) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def join(self, tables: Sequence[Tensor]) -> Tensor:
+        """Return tables as states (1, tokens, heads, width)."""
+        rows = torch.cat([table.flatten(0, 2) for table in tables])
+        moved = _move_rows(rows, self.places, self.cells, self.blanks)
+        return moved.view(1, -1, self.shapes[0][1], rows.shape[1])
+
+
+class _MoveRows(torch.autograd.Function):
+    """Select rows, and select their gradients back: padding has none, so nothing needs to be added up."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor, back: Tensor, blanks: Tensor | None) -> Tensor:
+        ctx.save_for_backward(back, blanks)
+        return rows.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        back, blanks = ctx.saved_tensors
+        moved = gradient.index_select(0, back)
+        return moved if blanks is None else moved.index_fill_(0, blanks, 0), None, None, None
+
+
+_move_rows: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor] = _MoveRows.apply
+
+
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, queries: Sequence[int], lengths: Sequence[int], **options: Any
+    query: Tensor, key: Tensor, value: Tensor, texts: PackedTexts, counts: Sequence[int] | None = None, **options: Any
 ) -> Tensor:
-    """Return the attention of each text to itself (1, tokens, heads, width); neighbours of equal length go together."""
-    groups = [(*sizes, len(list(same))) for sizes, same in groupby(zip(queries, lengths, strict=True))]
+    """Return the attention of each text to itself (1, tokens, heads, width), of all tokens or of so many per text."""
+    is_plain = options["window"] is None and not options["causal"] and query.shape[1] == key.shape[1]
+    if options["dropout_p"] and is_plain and query.device.type == "cpu":
+        return _attend_with_dropout(query, key, value, texts, counts, options)
+    sizes = zip(counts or texts.lengths, texts.lengths, strict=True)
+    groups = [(asked, length, len(list(same))) for (asked, length), same in groupby(sizes)]
     query, key, value = (states.transpose(1, 2)[0] for states in (query, key, value))
     read = [count * length for _, length, count in groups]
     asking = [count * asked for asked, _, count in groups]
@@ -109,6 +192,20 @@ def attend(
     return torch.cat(outputs or [query]).unsqueeze(0)
 
 
+def _attend_with_dropout(
+    query: Tensor, key: Tensor, value: Tensor, texts: PackedTexts, counts: Sequence[int] | None, options: dict[str, Any]
+) -> Tensor:
+    """Return the attention in few groups of similar texts, as torch has no quick kernel with dropout for a CPU."""
+    read, asked = texts.make_tables(key.shape[1]), texts.make_tables(query.shape[1], counts)
+    scale = options["scale"] or query.shape[-1] ** -0.5
+    outputs = []
+    for *tables, mask in zip(asked.split(query), read.split(key), read.split(value), read.masks, strict=True):
+        scores = tables[0] * scale @ tables[1].mT
+        scores = scores if mask is None else scores.add_(mask)
+        outputs.append(drop_values(scores.softmax(-1), options["dropout_p"]) @ tables[2])
+    return asked.join(outputs)
+
+
 def _attend_group(
     query: Tensor, key: Tensor, value: Tensor, window: int | None, causal: bool, **options: Any
 ) -> Tensor:
@@ -118,10 +215,6 @@ def _attend_group(
         numbers = torch.arange(length, device=query.device)
         distance = numbers.unsqueeze(1) - numbers
         mask = (distance.abs() < window) & (distance >= 0) if causal else distance.abs() < window
-    is_plain = mask is None and not causal and query.shape[1] == key.shape[1]
-    if options["dropout_p"] and is_plain and query.device.type == "cpu":
-        scores = query @ key.transpose(2, 3) * (options["scale"] or query.shape[-1] ** -0.5)
-        return drop_values(scores.softmax(-1), options["dropout_p"]) @ value
     return scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal and mask is None and length > 1, **options
     )
@@ -145,9 +238,8 @@ def attend_packed(
     if texts is None or softcap is not None:
         raise ValueError("this attention is for packed texts and has no softcap")
     causal = bool(getattr(module, "is_causal", False)) if sees_ahead is None else not sees_ahead
-    options = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
-    lengths = texts.lengths
-    return attend(query, key, value, lengths, lengths, window=sliding_window, causal=causal, **options), None
+    options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    return attend(query, key, value, texts, window=sliding_window, causal=causal, **options), None
 
 
 def is_packed(model: Any) -> bool:
@@ -206,8 +298,9 @@ def drop_values(states: Tensor, share: float) -> Tensor:
     """Set a random share of the values to zero and scale up the others; the share is exact to 1/65,536."""
     count = states.numel()
     numbers = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    keep = numbers[:count].view(states.shape) >= round(share * 2**16) - 2**15
-    return torch.where(keep, states, 0) * (1 / (1 - share))
+    factors = torch.empty_like(states, requires_grad=False, memory_format=torch.contiguous_format)
+    torch.ge(numbers[:count].view(states.shape), round(share * 2**16) - 2**15, out=factors)
+    return states * factors.mul_(1 / (1 - share))
 
 
 class CpuDropout(nn.Dropout):
