@@ -171,6 +171,8 @@ NEEDS = {
     "train ynat -m llm:encoder --data sample --runs made": "train,llm",
     "predict run1 lines.txt": "train",
     "predict run1": "train",
+    "stress run1 --data sample": "train",
+    "distill run1 -m encoder --data sample --runs made": "train",
     "export run1 --to onnx --out made": "train,onnx",
     "serve run1": "serve",
     "eval run1 --data sample --split train": "train",

@@ -59,6 +59,8 @@ SLOW = (
     f"train ynat -m encoder --data sample --runs made {SHORT}",
     "predict run1 lines.txt",
     "eval run1 --data sample",
+    "stress run1 --data sample --limit 8",
+    f"distill run1 -m encoder --data sample --runs made {SHORT}",
     "soup run1 run2 --data sample --runs made",
     "export run1 --to onnx --out made/onnx",
     "score ner sample/klue-ner-v1.1/klue-ner-v1.1_dev.tsv ner.jsonl --tokenizer encoder",

@@ -83,6 +83,8 @@ ITEMS = ("--probe-items", "sample", *SPACE)
 RUN_COMMANDS = {
     "predict": ("predict", "RUN", "LINES"),
     "eval": ("eval", "RUN", "--split", "train", "--data", "SAMPLE"),
+    "stress": ("stress", "RUN", "--perturb", "typos", "--limit", "8", "--data", "SAMPLE"),
+    "distill": ("distill", "RUN", "-m", "mini", "--limit", "8", "--data", "SAMPLE", "--runs", "OUT"),
     "serve": ("serve", "RUN", "--host", "203.0.113.1"),  # an address that no machine has: a model that opens ends there
     "export": ("export", "RUN", "--to", "onnx", "--out", "OUT"),
     "soup": ("soup", "RUN", "RUN", "--data", "SAMPLE", "--runs", "OUT"),
