@@ -29,6 +29,7 @@ from danseo.models.encoder.onnx_model import (
     open_session,
 )
 from danseo.models.registry import get_family, load_model
+from danseo.runs.provenance import is_of_sample
 
 if TYPE_CHECKING:
     from danseo.models.encoder.model import Encoder
@@ -61,7 +62,8 @@ def write_onnx(request: ExportRequest) -> dict[str, Any]:
         raise DanseoError(f"{out} exists already; remove it, or name another --out")
     variants, limits = _choose_variants(options), [_read_limit(options, *each) for each in _LIMITS.items()]
     is_checked = variants and "no_check" not in options
-    examples = load_dev_examples(task, request.data_dir) if is_checked else []
+    data_dir = request.data_dir or ("sample" if is_of_sample(record) else None)
+    examples = load_dev_examples(task, data_dir) if is_checked else []
     check_writable(out.parent)
     model: Any = load_model(record.run, "cpu", "fp32", trust_remote_code=bool(options.get("trust_remote_code")))
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=_make_folder(out.parent)) as temporary:
