@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "re": {"epochs": 4, "batch_size": 16, "optimizer": "muon", "learning_rate": 1e-3},
     "dp": {"epochs": 3, "batch_size": 16, "optimizer": "adamw", "learning_rate": 5e-4},
     "mrc": {"epochs": 2, "batch_size": 4},
-    "wos": {"epochs": 2, "batch_size": 8, "max_train_samples": 640, "learning_rate": 1e-3},
+    "wos": {"epochs": 2, "batch_size": 4, "max_train_samples": 640, "learning_rate": 1e-3},
 }
 """Settings by task that fit the size of its sample."""
 QUESTIONS: dict[str, Any] = {
