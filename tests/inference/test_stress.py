@@ -149,6 +149,10 @@ def test_the_command(runs, sample, tmp_path):
     (found,) = json.loads(done.stdout)["runs"].values()
     assert set(found["perturbations"]) == {"nfd", "typos"}
     assert plot.read_text().startswith("<?xml")
+    stored = (runs["linear"] / "stress.json").read_bytes()
+    refused = CliRunner().invoke(cli, [*arguments[:-3], "emoji", "--limit", "40", "--plot", "plot.gif"])
+    assert (refused.exit_code, "gif" in refused.stderr) == (2, True)
+    assert (runs["linear"] / "stress.json").read_bytes() == stored
     shown = CliRunner().invoke(cli, arguments)
     assert shown.exit_code == 0
     assert "typos" in shown.stdout
