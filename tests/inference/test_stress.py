@@ -141,6 +141,11 @@ def test_errors_name_what_to_do(runs, sample, tmp_path):
         stress_runs([other], ["nfd"], str(sample))
 
 
+def test_a_plot_of_another_format_is_refused_before_the_runs_are_read(invoke):
+    refused = invoke("stress", "nowhere", "--plot", "plot.gif")
+    assert (refused.code, "plot.gif" in refused.complaint) == (2, True)
+
+
 def test_the_command(runs, sample, tmp_path):
     arguments = ["stress", str(runs["linear"]), "--data", str(sample), "--perturb", "nfd,typos", "--limit", "40"]
     plot = tmp_path / "plot.svg"

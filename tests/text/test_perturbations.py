@@ -8,6 +8,7 @@ import pytest
 from danseo.text.perturbations import (
     PERTURBATIONS,
     Edit,
+    add_slang,
     apply_edits,
     change_endings,
     change_spans,
@@ -65,6 +66,11 @@ def test_perturbations_change_the_text_and_depend_on_the_seed_only(name):
 )
 def test_changes_without_chance(name, expected):
     assert make_change(name, "1")(TEXT, ()).text == expected
+
+
+def test_slang_thanks_nobody_in_the_names_of_auditors():
+    text = apply_edits("감사원과 감사관실, 감사합니다", add_slang("감사원과 감사관실, 감사합니다", Random(1))).text
+    assert text.startswith("감사원과 감사관실, ㄱㅅ합니다")
 
 
 def test_typos_are_on_neighbouring_keys():

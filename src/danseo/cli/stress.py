@@ -34,17 +34,18 @@ def stress_command(
 
     The result is stored in each run, for report and board.
     """
+    from danseo.display.plots.image_files import get_plot_format, save_figures
     from danseo.display.progress import Waiting
     from danseo.inference.stress import parse_perturbations, stress_runs
     from danseo.models.base import LoadOptions
     from danseo.tables.stress import StressTables, draw_stress
 
     names = parse_perturbations(perturb)
+    if plot:
+        get_plot_format(plot)  # before the evaluation, which can be long
     loading = LoadOptions(device, precision, trust_remote_code, print_notes_unless(as_json))
     with Waiting("evaluating the runs", quiet=as_json) as waiting:
         results = stress_runs(runs, names, data_dir, limit=limit or 0, loading=loading, on_progress=waiting)
     if plot:
-        from danseo.display.plots.image_files import save_figures
-
         save_figures(plot, [draw_stress(results)])
     show_result(StressTables(results), as_json)

@@ -167,7 +167,8 @@ _MARKS: Mapping[str, tuple[str, ...]] = {
 
 def add_slang(text: str, rng: random.Random) -> list[Edit]:
     """Write words by their first letters (감사: ㄱㅅ), and laugh or cry at the end."""
-    return [*_replace_words(text, _SLANG), Edit(len(text), len(text), rng.choice(("", " ")) + rng.choice(_LAUGHS))]
+    words = _replace_words(text, _SLANG, unless_before="인어원관")  # 감사원 and 감사관 audit
+    return [*words, Edit(len(text), len(text), rng.choice(("", " ")) + rng.choice(_LAUGHS))]
 
 
 def add_emoji(text: str, rng: random.Random) -> list[Edit]:
@@ -217,9 +218,9 @@ def _read_words(text: str) -> dict[str, str]:
 _LATIN_WORDS, _HANJA_WORDS = _read_words(_LATIN), _read_words(_HANJA)
 
 
-def _replace_words(text: str, words: Mapping[str, str]) -> list[Edit]:
-    """Replace these words where they begin a word of the text, but not in 한국인 and 한국어."""
-    found = re.finditer(rf"(?<![가-힣])({'|'.join(sorted(words, key=len, reverse=True))})(?![인어])", text)
+def _replace_words(text: str, words: Mapping[str, str], unless_before: str = "인어") -> list[Edit]:
+    """Replace these words where they begin a word of the text, but not before these syllables (한국인, 한국어)."""
+    found = re.finditer(rf"(?<![가-힣])({'|'.join(sorted(words, key=len, reverse=True))})(?![{unless_before}])", text)
     return [Edit(match.start(), match.end(), words[match[0]]) for match in found]
 
 

@@ -26,11 +26,8 @@ _MANY = 20  # more rows or columns than this need small print
 _WIDTH_IN_LETTERS = 80  # that fit below the columns of a grid
 
 
-def save_figures(path: Path, figures: Sequence[FileFigure], *, title: str = "", left: FileFigure | None = None) -> None:
-    """Draw figures below each other, and another one on their left, to a file; on failure an old file stays."""
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
+def get_plot_format(path: Path) -> str:
+    """Return the format that the name of a plot ends in; refuse another ending."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in _FORMATS:
         raise DanseoError(
@@ -38,6 +35,15 @@ def save_figures(path: Path, figures: Sequence[FileFigure], *, title: str = "", 
                 path=path, names=", ".join(_FORMATS)
             )
         )
+    return suffix
+
+
+def save_figures(path: Path, figures: Sequence[FileFigure], *, title: str = "", left: FileFigure | None = None) -> None:
+    """Draw figures below each other, and another one on their left, to a file; on failure an old file stays."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    suffix = get_plot_format(path)
     title, left = translate(title), left and translate_figure(left)
     figures = [translate_figure(figure) for figure in figures]
     heights = [_measure_height(figure) for figure in figures]
