@@ -31,7 +31,7 @@ LLM |= {"gradient_checkpointing": True, "llm.lora_dropout": 0.0}
 SCRIPT = """
 import os, sys
 from danseo.cli import main
-from danseo.runs.progress_file import RunEvents
+from danseo.runs.events import RunEvents
 from danseo.training import trainer
 from danseo.training.sharding import Shards
 report, left = RunEvents.report_evaluation, int(os.environ["STOP"])
