@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from danseo.config.base import update_config
 from danseo.config.run import RunConfig
+from danseo.config.train import TrainSettings
 from danseo.display.table import Table
 from danseo.errors import DanseoError
 from danseo.models.encoder.model_info import usable_positions
@@ -179,12 +180,7 @@ def _estimate(
         ) from None
     learning = {name: weight for name, weight in size.network.named_parameters() if weight.requires_grad}
     count = sum(weight.numel() for weight in learning.values())
-    is_quantized = size.quantization != "none"
-    moments: float = 8 * count
-    if is_quantized and device.type == "cuda":
-        moments = _8BIT_STATE * count
-    elif train.optimizer == "muon":
-        moments -= 4 * sum(weight.numel() for name, weight in learning.items() if is_layer_matrix(name, weight))
+    moments = _count_moment_bytes(learning, train, is_8bit=size.quantization != "none" and device.type == "cuda")
     averages = 4 * count if train.ema_decay or train.swa_start_epoch is not None else 0
     sums = 4 * min(count, _SUMS) if workers.world > 1 else 0
     stored, parts = _count_weight_bytes(size) + copies, 1
@@ -206,6 +202,16 @@ def _estimate(
         available=read_memory(device),
         changes={},
     )
+
+
+def _count_moment_bytes(learning: Mapping[str, nn.Parameter], train: TrainSettings, *, is_8bit: bool) -> float:
+    """Return the bytes of the optimizer's moments: two of Adam, one of Muon for the matrices of layers."""
+    count = sum(weight.numel() for weight in learning.values())
+    if is_8bit:
+        return _8BIT_STATE * count
+    if train.optimizer == "muon":
+        return 8 * count - 4 * sum(w.numel() for name, w in learning.items() if is_layer_matrix(name, w))
+    return 8 * count
 
 
 def _to_fake(network: nn.Module) -> None:
